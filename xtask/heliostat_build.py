@@ -88,7 +88,7 @@ class Python(NamedTuple):
         """The version that a text such as "3.12" names."""
         parts = text.split(".")
         if len(parts) != 2 or not all(part.isdecimal() for part in parts):
-            sys.exit(f"{text!r} is no version of Python: write it as 3.12")
+            sys.exit(f"{text!r} is not a version of Python: write it as 3.12")
         version = cls(int(parts[0]), int(parts[1]))
         if not OLDEST <= version < cls(4, 0):
             sys.exit(f"Heliostat needs CPython 3.10 or newer, not {text}")

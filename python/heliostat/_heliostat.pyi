@@ -353,15 +353,14 @@ def _cut_file(path: str) -> list[tuple[str, int]]:
 def _chunk_name(data: bytes) -> str:
     """The name of the chunk that these bytes are."""
 
-def _take_package(
-    session_dir: str, host: str, port: int, token: str, entrance: int, name: str, to: str
-) -> None:
-    """Have a package of the head's written to a file. Raises `ConnectionError`."""
+def _take_package(head: tuple[str, str, int, str, int], name: str, to: str) -> None:
+    """Have a package of the head's written to a file. Raises `ConnectionError`.
 
-def _give_package(
-    session_dir: str, host: str, port: int, token: str, entrance: int, name: str, from_: str
-) -> None:
-    """Bring a package to the head, unless that has it. Raises `ConnectionError`."""
+    `head`: the folder of the session here, host, port, token, entrance (see `connect`).
+    """
+
+def _give_package(head: tuple[str, str, int, str, int], name: str, from_: str) -> None:
+    """Bring a package to the head, unless that has it. `head`: as above. Raises `ConnectionError`."""
 
 def shutdown() -> None:
     """Leave; idempotent. Refs and handles of this session are dead afterwards."""
@@ -881,7 +880,7 @@ class _ServeGate:
     def begin(
         self, row: tuple[Any, ...], method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Something to await for a call's result; `None`: there is no room, or it is no plain call."""
+        """Something to await for a call's result; `None`: there is no room, or it is not a plain call."""
 
 class _ServeLoad:
     """A replica, as a process's router knows it."""

@@ -10,6 +10,7 @@ import os
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,23 +108,27 @@ def test_the_layout_on_the_disk(fit: Any) -> None:
     assert Path(result.path, ".validate_storage_marker").exists()
 
 
-def writes_one_more() -> str:
-    """Save the text of the last checkpoint and a plus sign; what the last one had."""
-    checkpoint = train.get_checkpoint()
-    before = ""
-    if checkpoint is not None:
-        with checkpoint.as_directory() as folder:
-            before = Path(folder, "w").read_text()
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "w").write_text(before + "+")
-        train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
-    return before
+def adder() -> Callable[[], str]:
+    """A training function that saves the last checkpoint's text and a plus sign, and returns that text."""
+
+    def loop() -> str:  # within a function: workers do not import this module
+        checkpoint = train.get_checkpoint()
+        before = ""
+        if checkpoint is not None:
+            with checkpoint.as_directory() as folder:
+                before = Path(folder, "w").read_text()
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "w").write_text(before + "+")
+            train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
+        return before
+
+    return loop
 
 
 @pytest.mark.contract("F9.10", "F9.05")
 def test_the_same_name_resumes(fit: Any) -> None:
-    assert fit(writes_one_more, 1, name="again").return_value == ""
-    second = fit(writes_one_more, 1, name="again")
+    assert fit(adder(), 1, name="again").return_value == ""
+    second = fit(adder(), 1, name="again")
     assert second.return_value == "+"
     read = Result.from_path(second.path)
     assert read.checkpoint.path == second.checkpoint.path
@@ -443,9 +448,9 @@ def test_a_filesystem_of_pyarrow(fit: Any, tmp_path: Path) -> None:
     store = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
 
     options = {"storage_path": "runs", "storage_filesystem": store, "name": "arrow"}
-    first = fit(writes_one_more, 2, **options)
+    first = fit(adder(), 2, **options)
     assert (tmp_path / first.checkpoint.path / "w").read_text() == "+"
-    assert fit(writes_one_more, 2, **options).return_value == "+"
+    assert fit(adder(), 2, **options).return_value == "+"
 
 
 @pytest.mark.contract("F9.05")

@@ -431,9 +431,8 @@ pub(crate) struct Stop {
 /// `drain-node`.
 #[derive(Args, Debug)]
 pub(crate) struct DrainNode {
-    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
-    #[arg(long, value_name = "IP:PORT")]
-    pub(crate) address: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterAddress,
     /// The node's id, in hex [default: the node that this command runs on].
     #[arg(long, value_name = "ID")]
     pub(crate) node_id: Option<String>,
@@ -455,12 +454,19 @@ pub(crate) struct DrainNode {
     pub(crate) deadline_remaining_seconds: Option<u64>,
 }
 
-/// `status`.
+/// The cluster that a command asks.
 #[derive(Args, Debug)]
-pub(crate) struct Status {
+pub(crate) struct ClusterAddress {
     /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) address: Option<String>,
+}
+
+/// `status`.
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterAddress,
     /// Also show the resources of each node.
     #[arg(short, long)]
     pub(crate) verbose: bool,
@@ -473,9 +479,8 @@ pub(crate) struct Status {
 pub(crate) struct Why {
     /// The id, in hex, or the name of an actor, a training run, a trial, an application or a deployment.
     pub(crate) id: String,
-    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
-    #[arg(long, value_name = "IP:PORT")]
-    pub(crate) address: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterAddress,
 }
 
 /// Format of the output.
@@ -511,9 +516,8 @@ pub(crate) struct List {
     pub(crate) wide: bool,
     #[arg(long, hide = true)]
     timeout: Option<f64>,
-    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
-    #[arg(long, value_name = "IP:PORT")]
-    pub(crate) address: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterAddress,
 }
 
 /// `get`.
@@ -531,9 +535,8 @@ pub(crate) struct Get {
     pub(crate) wide: bool,
     #[arg(long, hide = true)]
     timeout: Option<f64>,
-    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
-    #[arg(long, value_name = "IP:PORT")]
-    pub(crate) address: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterAddress,
 }
 
 /// `summary`.
@@ -546,9 +549,8 @@ pub(crate) struct Summary {
     pub(crate) format: Format,
     #[arg(long, hide = true)]
     timeout: Option<f64>,
-    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
-    #[arg(long, value_name = "IP:PORT")]
-    pub(crate) address: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterAddress,
 }
 
 /// `timeline`.
@@ -557,9 +559,8 @@ pub(crate) struct Timeline {
     /// The file [default: ray-timeline-<time>.json in the temporary folder].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
-    #[arg(long, value_name = "IP:PORT")]
-    pub(crate) address: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterAddress,
 }
 
 /// The daemon. What runs it is `start`, `init`, and test clusters.

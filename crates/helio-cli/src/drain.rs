@@ -9,7 +9,7 @@ use crate::args;
 use crate::{folder, locate, observer, output};
 
 pub(crate) fn run(args: &args::DrainNode) -> Result<(), String> {
-    let found = locate::choose(&folder::temp_dir(None), args.address.as_deref())?;
+    let found = locate::choose(&folder::temp_dir(None), args.cluster.address.as_deref())?;
     let id = args.node_id.as_deref().unwrap_or_else(|| found.text("node_id"));
     let node_id = NodeId::from_hex(id)
         .map_err(|_| format!("{id:?} is not a node's id: it has 56 hexadecimal digits."))?;

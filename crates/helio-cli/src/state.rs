@@ -76,7 +76,8 @@ pub(crate) fn list(args: &List) -> Result<(), String> {
     let resource = named(&args.resource)?;
     let filters =
         args.filter.iter().map(|text| Filter::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    let Told { rows: all, total, .. } = Cluster::find(args.address.as_deref())?.told(resource)?;
+    let Told { rows: all, total, .. } =
+        Cluster::find(args.cluster.address.as_deref())?.told(resource)?;
     let n_rows = all.len() as u64;
     let chosen = select(all, &filters)?;
     let of = match (filters.is_empty(), total > n_rows) {
@@ -111,7 +112,7 @@ pub(crate) fn list(args: &List) -> Result<(), String> {
 
 pub(crate) fn get(args: &Get) -> Result<(), String> {
     let resource = named(&args.resource)?;
-    let all = Cluster::find(args.address.as_deref())?.rows(resource)?;
+    let all = Cluster::find(args.cluster.address.as_deref())?.rows(resource)?;
     // A job that was submitted has two ids.
     let others = if resource == Resource::Jobs { &["submission_id"][..] } else { &[] };
     let is_it = |row: &Row| {
@@ -133,7 +134,7 @@ pub(crate) fn get(args: &Get) -> Result<(), String> {
 
 pub(crate) fn summarize(args: &Summary) -> Result<(), String> {
     let resource = named(&args.resource)?;
-    let told = Cluster::find(args.address.as_deref())?.told(resource)?;
+    let told = Cluster::find(args.cluster.address.as_deref())?.told(resource)?;
     let summary = match resource {
         Resource::Tasks => json!(summary::tasks(&told.rows, &told.more)),
         Resource::Actors => json!(summary::actors(&told.rows)),
@@ -219,7 +220,7 @@ fn summary_table(resource: Resource, summary: &Value) -> String {
 }
 
 pub(crate) fn timeline(args: &Timeline) -> Result<(), String> {
-    let cluster = Cluster::find(args.address.as_deref())?;
+    let cluster = Cluster::find(args.cluster.address.as_deref())?;
     let (tasks, nodes) = (cluster.rows(Resource::Tasks)?, cluster.rows(Resource::Nodes)?);
     let now_us = helio_env::clock::unix_us();
     let events = Value::from(trace::chrome(&tasks, &nodes, now_us));

@@ -11,7 +11,7 @@ use crate::{folder, locate, observer, output, report};
 
 pub(crate) fn run(args: &Status) -> Result<(), String> {
     let temp_dir = folder::temp_dir(None);
-    let found = locate::choose(&temp_dir, args.address.as_deref())?;
+    let found = locate::choose(&temp_dir, args.cluster.address.as_deref())?;
     let token = locate::token()?;
     let socket = Path::new(found.text("node_socket"));
     match observer::ask(socket, &token, ListNodes {})? {

@@ -10,7 +10,7 @@ use crate::state::Cluster;
 use crate::{output, plans, why_deployment, why_node, why_run, why_trial};
 
 pub(crate) fn run(args: &Why) -> Result<(), String> {
-    let cluster = Cluster::find(args.address.as_deref())?;
+    let cluster = Cluster::find(args.cluster.address.as_deref())?;
     output::line(&explain(&cluster, &args.id)?);
     if let Some(plan) = plans::of(&cluster, &args.id.to_ascii_lowercase()) {
         output::line(&format!("The autoscaler: {plan}."));

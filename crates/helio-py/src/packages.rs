@@ -23,38 +23,33 @@ pub(crate) fn _chunk_name(data: &[u8]) -> String {
     chunks::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The head as Python names it: the folder of the session here, host, port, token and entrance.
+type Place = (PathBuf, String, u16, String, u16);
+
 /// Has the head's package written to a file.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "arguments of the Python function, packed at once")]
-pub(crate) fn _take_package(
-    py: Python<'_>,
-    session_dir: PathBuf,
-    host: &str,
-    port: u16,
-    token: &str,
-    entrance: u16,
-    name: &str,
-    to: PathBuf,
-) -> PyResult<()> {
-    let head = Head { session_dir: &session_dir, host, port, token, entrance };
-    detached(py, GilSite::Connect, |_| head.take(name, &to))?
-        .map_err(|error| PyConnectionError::new_err(error.to_string()))
+pub(crate) fn _take_package(py: Python<'_>, head: Place, name: &str, to: PathBuf) -> PyResult<()> {
+    with_head(py, head, |head| head.take(name, &to))
 }
 
 /// Brings a package to the head, unless that has it.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "arguments of the Python function, packed at once")]
 pub(crate) fn _give_package(
     py: Python<'_>,
-    session_dir: PathBuf,
-    host: &str,
-    port: u16,
-    token: &str,
-    entrance: u16,
+    head: Place,
     name: &str,
     from: PathBuf,
 ) -> PyResult<()> {
-    let head = Head { session_dir: &session_dir, host, port, token, entrance };
-    detached(py, GilSite::Connect, |_| head.give(name, &from))?
+    with_head(py, head, |head| head.give(name, &from))
+}
+
+/// Connects to the head without the GIL.
+fn with_head<E: std::error::Error + Send>(
+    py: Python<'_>,
+    (session_dir, host, port, token, entrance): Place,
+    act: impl FnOnce(&Head<'_>) -> Result<(), E> + Send,
+) -> PyResult<()> {
+    let head = Head { session_dir: &session_dir, host: &host, port, token: &token, entrance };
+    detached(py, GilSite::Connect, |_| act(&head))?
         .map_err(|error| PyConnectionError::new_err(error.to_string()))
 }

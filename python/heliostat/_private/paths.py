@@ -28,6 +28,11 @@ _OLDER = "programs written before the package itself had the names"
 _DEVICES = "launchers that show processes their devices"
 _TESTS = "tests of programs and libraries"
 
+_TORCH_UTILS = {
+    "train.torch": "accelerate backward enable_reproducibility get_device get_devices "
+    "prepare_data_loader prepare_model prepare_optimizer"
+}
+
 ROWS: dict[str, Row] = {
     # --- ray ---
     "runtime_env.runtime_env": Row(_TYPES, {"runtime_env": "RuntimeEnv RuntimeEnvConfig"}),
@@ -196,13 +201,7 @@ ROWS: dict[str, Row] = {
     "train.lightgbm.v2": Row(_OLDER, {"train.lightgbm": "LightGBMTrainer"}),
     "train.torch.torch_checkpoint": Row(_OLDER, {"train.torch": "TorchCheckpoint"}),
     "train.torch.torch_trainer": Row(_OLDER, {"train.torch": "TorchTrainer"}),
-    "train.torch.train_loop_utils": Row(
-        "training functions",
-        {
-            "train.torch": "accelerate backward enable_reproducibility get_device get_devices "
-            "prepare_data_loader prepare_model prepare_optimizer"
-        },
-    ),
+    "train.torch.train_loop_utils": Row("training functions", _TORCH_UTILS),
     "train.xgboost.v2": Row(_OLDER, {"train.xgboost": "XGBoostTrainer"}),
     "train.xgboost.xgboost_checkpoint": Row(_OLDER, {"train.xgboost": "XGBoostCheckpoint"}),
     "train.xgboost.xgboost_trainer": Row(_OLDER, {"train.xgboost": "XGBoostTrainer"}),
@@ -240,13 +239,7 @@ ROWS: dict[str, Row] = {
     "train.v2.lightgbm": Row("a package"),
     "train.v2.lightgbm.lightgbm_trainer": Row(_OLDER, {"train.lightgbm": "LightGBMTrainer"}),
     "train.v2.torch.torch_trainer": Row(_OLDER, {"train.torch": "TorchTrainer"}),
-    "train.v2.torch.train_loop_utils": Row(
-        "training functions",
-        {
-            "train.torch": "accelerate backward enable_reproducibility get_device get_devices "
-            "prepare_data_loader prepare_model prepare_optimizer"
-        },
-    ),
+    "train.v2.torch.train_loop_utils": Row("training functions", _TORCH_UTILS),
     "train.v2.xgboost": Row("a package"),
     "train.v2.xgboost.config": Row(_OLDER, {"train.xgboost": "XGBoostConfig"}),
     "train.v2.xgboost.xgboost_trainer": Row(_OLDER, {"train.xgboost": "XGBoostTrainer"}),

@@ -13,6 +13,7 @@ from heliostat.train.config import CheckpointConfig as _Checkpoint
 from heliostat.train.config import FailureConfig as _Failure
 from heliostat.train.config import RunConfig as _Run
 from heliostat.train.config import ScalingConfig
+from heliostat.tune.config import check_fail_fast
 
 __all__ = ["CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig"]
 
@@ -32,12 +33,7 @@ class FailureConfig(_Failure):
     fail_fast: bool | str = False
 
     def _refuse_old(self) -> None:
-        if not (isinstance(self.fail_fast, bool) or self.fail_fast == "raise"):
-            raise ValueError(f"fail_fast={self.fail_fast!r} must be True, False or 'raise'.")
-        if self.fail_fast and self.max_failures != 0:
-            raise ValueError(
-                f"max_failures must be 0 if fail_fast={self.fail_fast!r}: the first failure ends the search."
-            )
+        check_fail_fast(self.fail_fast, self.max_failures)
 
 
 @dataclass

@@ -302,7 +302,7 @@ def _end_at_exit() -> None:
 
 
 def _leave(number: int, _: object) -> None:
-    """SIGTERM: end like any other program, so that handlers run and nothing is left behind."""
+    """End on SIGTERM as at the end of the program: exit handlers run, and nothing is left behind."""
     sys.exit(number)
 
 

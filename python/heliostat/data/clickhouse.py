@@ -16,7 +16,7 @@ WHO = "Tables of ClickHouse"
 
 @dataclass(frozen=True)
 class Server:
-    """Where a table is. What it connects with is no part of its text."""
+    """Where a table is. Its text leaves out what it connects with."""
 
     dsn: str = field(repr=False)
     settings: dict[str, object] = field(default_factory=dict)

@@ -294,7 +294,7 @@ def stacked(column: pa.ChunkedArray) -> Any:
 
 
 def _list_width(column: pa.ChunkedArray) -> int | None:
-    """How many numbers each list of a column has; None if they differ, or it is no such column."""
+    """How many numbers each list of a column has; None if they differ, or the column has no lists."""
     kind = column.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if not (is_list or pa.types.is_fixed_size_list(kind)) or column.null_count or not len(column):

@@ -696,7 +696,7 @@ class DeploymentHandle:
         return DeploymentResponseGenerator(call) if call.streams else DeploymentResponse(call)
 
     def _context(self) -> RequestContext:
-        """The request with the present span as the one above."""
+        """The context of a request whose parent span is the present one."""
         request = self._request()
         return tracing.carried(request) if _TRACES in sys.modules else request
 

@@ -470,7 +470,7 @@ class RequestRouterConfig:
         self._pickled = pickled_by_value(chosen)
 
     def is_default(self) -> bool:
-        """Whether calls go to the replica with the fewest."""
+        """Whether the default router is used: calls go to the replica with the fewest requests."""
         return self.request_router_class == DEFAULT_ROUTER
 
     def get_request_router_class(self) -> Callable[..., Any]:

@@ -129,7 +129,7 @@ class RunningReplica:
 
     @property
     def is_cross_language(self) -> bool:
-        """Whether it is no Python: never."""
+        """Whether the replica runs another language than Python: never."""
         return False
 
     async def get_queue_len(self, *, deadline_s: float = _ANSWER_S) -> int:

@@ -13,13 +13,13 @@ _DIGEST_BYTES = 8
 
 
 def of_ingress(session_dir: str) -> str:
-    """The HTTP server's, for the controller."""
+    """The path of the socket at which the HTTP server takes the controller's connection."""
     # Not in the folder of sockets: those are removed with a daemon that was killed.
     return os.path.join(session_dir, "serve.sock")
 
 
 def of_replica(session_dir: str, replica: ReplicaID) -> str:
-    """A replica's, for the HTTP server: as long for each, however long names are."""
+    """The path of a replica's socket for the HTTP server; equally long for all names."""
     name = replica.to_full_id_str().encode()
     digest = hashlib.blake2b(name, digest_size=_DIGEST_BYTES).hexdigest()
     return os.path.join(session_dir, "sockets", f"serve-{digest}.sock")

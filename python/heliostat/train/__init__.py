@@ -6,8 +6,9 @@ torch nor pyarrow.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from heliostat.train import lazy
 
 if TYPE_CHECKING:
     from heliostat.train.backend import BackendConfig
@@ -144,16 +145,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return importlib.import_module(f"{__name__}.{name}")
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, *_PACKAGES])
+__getattr__, __dir__ = lazy.names(__name__, _HOME, _PACKAGES)

@@ -20,7 +20,8 @@ from heliostat.train.reported import report
 class KerasReport:
     """Reports Keras' logs, and the model as ``model.keras`` in a checkpoint, to the trainer.
 
-    A class that is a callback of Keras, too, calls :meth:`_listen` when it is made.
+    Goes before Keras' own class among the bases of a callback. Raises ``ValueError`` where Keras has no hook
+    of a given name.
     """
 
     MODEL_FILENAME = "model.keras"
@@ -29,13 +30,13 @@ class KerasReport:
     # Keras sets it.
     model: Any
 
-    def _listen(
+    def __init__(
         self,
-        checkpoint_on: str | list[str],
-        report_metrics_on: str | list[str],
-        metrics: str | list[str] | dict[str, str] | None,
+        checkpoint_on: str | list[str] = "epoch_end",
+        report_metrics_on: str | list[str] = "epoch_end",
+        metrics: str | list[str] | dict[str, str] | None = None,
     ) -> None:
-        """Report at these hooks. Raises ``ValueError`` where Keras has no such hook."""
+        super().__init__()
         self._metrics = [metrics] if isinstance(metrics, str) else metrics
         saving = hooks(checkpoint_on, self._HOOKS, "Keras")
         for name in saving | hooks(report_metrics_on, self._HOOKS, "Keras"):

@@ -73,15 +73,15 @@ class WorkerMeasurements:
         )
 
     def syncing(self) -> contextlib.AbstractContextManager[None]:
-        """A report with a checkpoint waits for those of the others within it."""
+        """Count the time within as a report's wait for those of the other workers."""
         return self._sync.within()
 
     def reporting(self) -> contextlib.AbstractContextManager[None]:
-        """The function reports within it."""
+        """Count the time within as spent in ``report``."""
         return self._report.within()
 
     def transferring(self) -> contextlib.AbstractContextManager[None]:
-        """A checkpoint is brought to the storage within it."""
+        """Count the time within as spent on bringing a checkpoint to the storage."""
         return self._transfer.within()
 
 

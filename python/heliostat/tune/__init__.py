@@ -5,10 +5,9 @@ Names are exported lazily, so importing this package costs next to nothing.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from heliostat.core.platform.extras import explained
+from heliostat.train import lazy
 
 if TYPE_CHECKING:
     from heliostat.train.checkpoint import Checkpoint
@@ -158,20 +157,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return importlib.import_module(f"{__name__}.{name}")
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = home if home.startswith("heliostat.") else f"{__name__}.{home}"
-    try:
-        value = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise explained(error, f"{__name__}.{name}", "tune") from error
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, *_PACKAGES])
+__getattr__, __dir__ = lazy.names(__name__, _HOME, _PACKAGES, "tune")

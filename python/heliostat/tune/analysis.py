@@ -11,6 +11,7 @@ from heliostat.core.platform.extras import required
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.train.storage.filesystems import resolve
+from heliostat.tune.aliases import Report
 from heliostat.tune.environment import delimiter
 from heliostat.tune.error import TuneError
 from heliostat.tune.result_grid import SCOPES, best_index, best_row, check_filter, flat_row
@@ -165,7 +166,7 @@ class ExperimentAnalysis:
         check_filter(metric, mode)
         rows = []
         for trial in self.trials:
-            result: dict[str, Any] | None = trial.last_result
+            result: Report | None = trial.last_result
             if metric and mode:
                 result = best_row(trial, metric, mode)
             if result:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from heliostat.tune.aliases import Config, Space
 from heliostat.tune.config import RunConfig, TuneConfig
 from heliostat.tune.error import TuneError
 from heliostat.tune.result_grid import ResultGrid
@@ -57,7 +58,7 @@ class Study:
     def __init__(
         self,
         folder: str | os.PathLike[str],
-        param_space: dict[str, Any] | None = None,
+        param_space: Space | None = None,
         *,
         metric: str | None = None,
         mode: str | None = None,
@@ -226,7 +227,7 @@ class Study:
             self._searcher.save(path)
 
 
-def _run_elsewhere(config: dict[str, Any]) -> None:
+def _run_elsewhere(config: Config) -> None:
     raise TuneError("The trials of this search are run by the program that asks for them.")
 
 

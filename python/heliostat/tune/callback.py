@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import pickle
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+from heliostat.tune.aliases import Report, State
+from heliostat.tune.state_files import newest_state
 
 if TYPE_CHECKING:
     from heliostat.tune.runner.trial import Trial
@@ -37,7 +39,7 @@ class Callback:
         stop: Mapping[str, Any] | None = None,
         num_samples: int | None = None,
         total_num_samples: int | None = None,
-        **info: Any,
+        **info: object,
     ) -> None:
         """The search begins; nothing else was called before.
 
@@ -48,7 +50,7 @@ class Callback:
             info: Further facts, such as ``time_budget_s``.
         """
 
-    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: object) -> None:
         """Called when a turn of the loop begins.
 
         Args:
@@ -57,7 +59,7 @@ class Callback:
             **info: More, in later releases.
         """
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: object) -> None:
         """Called when a turn of the loop has ended.
 
         Args:
@@ -67,7 +69,7 @@ class Callback:
         """
 
     def on_trial_start(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         """Called when a trial begins, or goes on in a new process.
 
@@ -79,7 +81,7 @@ class Callback:
         """
 
     def on_trial_restore(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         """Called when a trial goes on from a checkpoint; after ``on_trial_start``.
 
@@ -90,7 +92,9 @@ class Callback:
             **info: More, in later releases.
         """
 
-    def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+    def on_trial_save(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
+    ) -> None:
         """Called when a trial has saved a checkpoint; after ``on_checkpoint``.
 
         Args:
@@ -101,7 +105,7 @@ class Callback:
         """
 
     def on_trial_result(
-        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, result: Report, **info: object
     ) -> None:
         """Called when a trial has reported. What is changed in ``result`` counts for all that comes after.
 
@@ -114,7 +118,7 @@ class Callback:
         """
 
     def on_trial_complete(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         """Called when a trial has ended well.
 
@@ -126,7 +130,7 @@ class Callback:
         """
 
     def on_trial_recover(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         """Called when a trial has failed and is tried again.
 
@@ -138,7 +142,7 @@ class Callback:
         """
 
     def on_trial_error(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         """Called when a trial has failed for good.
 
@@ -150,7 +154,7 @@ class Callback:
         """
 
     def on_checkpoint(
-        self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Any, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: object, **info: object
     ) -> None:
         """Called when a trial has a new checkpoint. What this raises is only warned of.
 
@@ -162,7 +166,7 @@ class Callback:
             **info: More, in later releases.
         """
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_experiment_end(self, trials: list[Trial], **info: object) -> None:
         """Called when the search has ended.
 
         Args:
@@ -170,11 +174,11 @@ class Callback:
             **info: More, in later releases.
         """
 
-    def get_state(self) -> dict[str, Any] | None:
+    def get_state(self) -> State | None:
         """Return what a restored search gives to ``set_state``."""
         return None
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Go on from an earlier state.
 
         Args:
@@ -236,18 +240,15 @@ class CallbackList(Callback):
         Raises:
             RuntimeError: The folder has none.
         """
-        found = self._files(checkpoint_dir)
-        if not found:
+        found = newest_state(checkpoint_dir, self.CKPT_FILE_TMPL)
+        if found is None:
             raise RuntimeError(f"There are no states of callbacks in {checkpoint_dir}.")
-        with open(max(found, key=os.path.getmtime), "rb") as file:
+        with open(found, "rb") as file:
             self.set_state(pickle.load(file))
 
     def can_restore(self, checkpoint_dir: str) -> bool:
         """Return whether a folder has states of callbacks."""
-        return bool(self._files(checkpoint_dir))
-
-    def _files(self, folder: str) -> list[str]:
-        return glob.glob(os.path.join(glob.escape(folder), self.CKPT_FILE_TMPL.format("*")))
+        return newest_state(checkpoint_dir, self.CKPT_FILE_TMPL) is not None
 
     def __len__(self) -> int:
         return len(self._callbacks)
@@ -260,7 +261,7 @@ class CallbackList(Callback):
 
 
 def _for_each(hook: str) -> Any:
-    def tell(self: CallbackList, **info: Any) -> None:
+    def tell(self: CallbackList, **info: object) -> None:
         for callback in self:
             getattr(callback, hook)(**info)
 

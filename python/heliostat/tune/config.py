@@ -54,12 +54,17 @@ class FailureConfig:
     fail_fast: bool | str = False
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.fail_fast, bool) or self.fail_fast == "raise"):
-            raise ValueError(f"fail_fast={self.fail_fast!r} must be True, False or 'raise'.")
-        if self.fail_fast and self.max_failures != 0:
-            raise ValueError(
-                f"max_failures must be 0 if fail_fast={self.fail_fast!r}: the first failure ends the search."
-            )
+        check_fail_fast(self.fail_fast, self.max_failures)
+
+
+def check_fail_fast(fail_fast: bool | str, max_failures: int) -> None:
+    """Raise ``ValueError`` for a ``fail_fast`` that is none, or that contradicts the number of failures."""
+    if not (isinstance(fail_fast, bool) or fail_fast == "raise"):
+        raise ValueError(f"fail_fast={fail_fast!r} must be True, False or 'raise'.")
+    if fail_fast and max_failures != 0:
+        raise ValueError(
+            f"max_failures must be 0 if fail_fast={fail_fast!r}: the first failure ends the search."
+        )
 
 
 @dataclass
@@ -117,7 +122,7 @@ class CheckpointConfig:
             raise ValueError("checkpoint_frequency must be 0 or more.")
 
 
-def of_search(given: Any) -> Any:
+def of_search(given: object) -> Any:
     """Return the search's configuration that one of a training run means; others are returned as
     they are.
     """
@@ -134,7 +139,7 @@ def of_search(given: Any) -> Any:
     return given
 
 
-def said(value: Any, default: Any = None) -> Any:
+def said(value: object, default: object = None) -> Any:
     """The value of an option that trainers refuse; the default where it was not given."""
     return default if isinstance(value, str) and value == DEPRECATED else value
 

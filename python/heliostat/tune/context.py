@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.context import set_instead
+from heliostat.tune.aliases import Report
 
 if TYPE_CHECKING:
     from heliostat.tune.trainable.function_run import FunctionRun
@@ -17,7 +18,7 @@ logger = logging.getLogger("heliostat")
 _running: list[Any] = []
 
 
-def enter(run: Any) -> None:
+def enter(run: object) -> None:
     """The trial that this process runs."""
     _running[:] = [run]
     names = ("report", "get_context", "get_checkpoint")
@@ -39,7 +40,7 @@ def in_trial() -> bool:
     return bool(_running)
 
 
-def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> None:
+def report(metrics: Report, *, checkpoint: Checkpoint | None = None) -> None:
     """Report metrics of the running trial, perhaps with a checkpoint. Elsewhere it does nothing.
 
     Args:
@@ -153,7 +154,7 @@ class TuneContext:
         return None if run is None else getattr(run.spec, name)
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 

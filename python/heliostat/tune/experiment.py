@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+from heliostat.tune.aliases import Config
 from heliostat.tune.config import CheckpointConfig, RunConfig, SyncConfig, of_search
 from heliostat.tune.error import TuneError
 from heliostat.tune.registry import register_trainable, registered
@@ -82,7 +83,7 @@ class Experiment:
         *,
         stop: Any = None,
         time_budget_s: int | float | datetime.timedelta | None = None,
-        config: dict[str, Any] | None = None,
+        config: Config | None = None,
         resources_per_trial: Any = None,
         num_samples: int = 1,
         storage_path: str | None = None,
@@ -205,7 +206,7 @@ class Experiment:
         return self.get_trainable_name(self.run)
 
     @classmethod
-    def get_trainable_name(cls, run_object: Any) -> str:
+    def get_trainable_name(cls, run_object: object) -> str:
         """Return the name under which trials of a trainable are shown.
 
         Args:
@@ -221,7 +222,7 @@ class Experiment:
         return name_of(run_object)
 
     @classmethod
-    def register_if_needed(cls, run_object: Any) -> str:
+    def register_if_needed(cls, run_object: object) -> str:
         """Register a trainable under its own name.
 
         Args:
@@ -262,7 +263,7 @@ class Experiment:
         return cls(name, **spec)
 
 
-def experiments_of(given: Any) -> list[Experiment]:
+def experiments_of(given: object) -> list[Experiment]:
     """The experiments in one, in a dict by name, or in a list of both; None has none.
 
     Raises:

@@ -48,7 +48,7 @@ class ProgressReporter:
         total_samples: int | None = None,
         metric: str | None = None,
         mode: str | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         """Called when the search begins.
 
@@ -130,7 +130,7 @@ class _TableReporter(ProgressReporter):
         total_samples: int | None = None,
         metric: str | None = None,
         mode: str | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         self._began = start_time or time.time()
         self._total = total_samples if self._total is None else self._total
@@ -245,7 +245,7 @@ class _TableReporter(ProgressReporter):
             ordered.sort(key=lambda trial: (values[trial] != values[trial], sign * values[trial]))
         return ordered[: self._rows]
 
-    def _text(self, value: Any) -> str:
+    def _text(self, value: object) -> str:
         text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
         return text if len(text) <= self._width else f"...{text[3 - self._width :]}"
 

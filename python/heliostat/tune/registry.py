@@ -18,7 +18,7 @@ _inputs: dict[str, Callable[..., Any]] = {}
 _OF_LIBRARIES = {"heliostat.rllib": ("APPO", "BC", "CQL", "DQN", "IMPALA", "MARWIL", "PPO", "SAC")}
 
 
-def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
+def register_trainable(name: str, trainable: object, warn: bool = True) -> None:
     """Let ``Tuner`` and ``tune.run`` of this process take a trainable by its name.
 
     Args:
@@ -127,6 +127,6 @@ def registered(name: str) -> Any:
     return _trainables[name]
 
 
-def _check_name(name: Any) -> None:
+def _check_name(name: object) -> None:
     if not isinstance(name, str):
         raise TypeError(f"name={name!r} must be a string.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from heliostat.core.platform.extras import required
 from heliostat.train.result import Result
+from heliostat.tune.aliases import Report
 from heliostat.tune.runner.store import read_results
 from heliostat.tune.runner.trial import ERROR, TERMINATED, Trial, best_checkpoints, rank
 from heliostat.tune.stopper import flattened
@@ -282,7 +283,7 @@ def best_row(trial: Trial, metric: str, mode: str) -> dict[str, Any] | None:
     return found[1]
 
 
-def flat_row(trial: Trial, result: dict[str, Any]) -> dict[str, Any]:
+def flat_row(trial: Trial, result: Report) -> dict[str, Any]:
     """A report as a row of a table, with the trial's configuration."""
     row = flattened({k: v for k, v in result.items() if k not in ("config", "experiment_tag")})
     return {**row, **flattened(trial.config, "config/")}

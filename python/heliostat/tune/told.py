@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from heliostat.tune.aliases import Report
 from heliostat.tune.callback import Callback
 from heliostat.tune.progress import best_trial
 from heliostat.tune.runner.trial import Trial, rank
@@ -30,7 +31,7 @@ class ToldSearch(Callback):
         self._folder, self.metric, self.mode, self._total = folder, metric, mode, total
         self._curves: dict[str, Past] = {}
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: object) -> None:
         if self._told.is_due:
             with self._told.measured():
                 self._write(trials, "RUNNING")
@@ -40,8 +41,8 @@ class ToldSearch(Callback):
         iteration: int,
         trials: list[Trial],
         trial: Trial,
-        result: dict[str, Any],
-        **info: Any,
+        result: Report,
+        **info: object,
     ) -> None:
         value = _number(result.get(self.metric)) if self.metric else None
         if value is None:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from heliostat.tune.aliases import Config
 from heliostat.tune.analysis import ExperimentAnalysis
 from heliostat.tune.config import (
     CheckpointConfig,
@@ -31,10 +32,10 @@ def run(
     name: str | None = None,
     metric: str | None = None,
     mode: str | None = None,
-    stop: Any = None,
+    stop: object = None,
     time_budget_s: int | float | datetime.timedelta | None = None,
-    config: dict[str, Any] | None = None,
-    resources_per_trial: Any = None,
+    config: Config | None = None,
+    resources_per_trial: object = None,
     num_samples: int = 1,
     storage_path: str | None = None,
     storage_filesystem: Any | None = None,
@@ -170,7 +171,7 @@ def run(
 
 
 def run_experiments(
-    experiments: Any,
+    experiments: object,
     scheduler: Any | None = None,
     verbose: Any | None = None,
     progress_reporter: Any | None = None,

@@ -20,6 +20,7 @@ from heliostat.core.platform import settings as core_settings
 from heliostat.train.config import RunConfig as TrainRunConfig
 from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.train.storage.filesystems import resolve
+from heliostat.tune.aliases import Config, Space
 from heliostat.tune.callback import Callback, CallbackList
 from heliostat.tune.config import (
     ResumeConfig,
@@ -106,14 +107,14 @@ class Tuner:
 
     def __init__(
         self,
-        trainable: Any = None,
+        trainable: object = None,
         *,
-        param_space: dict[str, Any] | None = None,
+        param_space: Space | None = None,
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | TrainRunConfig | None = None,
         _restored: tuple[str, list[Trial], dict[str, Any]] | None = None,
         _begin_from: str | None = None,
-        _resources_per_trial: Any = None,
+        _resources_per_trial: object = None,
     ) -> None:
         if trainable is None:
             raise TuneError("You need to provide a trainable to tune.")
@@ -423,7 +424,7 @@ class Tuner:
             )
         return searcher
 
-    def _make_trial(self, trial_id: str, config: dict[str, Any], chosen: Any, tag: str) -> Trial:
+    def _make_trial(self, trial_id: str, config: Config, chosen: Any, tag: str) -> Trial:
         trial = Trial(
             self._name,
             config=config,
@@ -463,14 +464,14 @@ class Tuner:
     def restore(
         cls,
         path: str,
-        trainable: Any,
+        trainable: object,
         resume_unfinished: bool = True,
         resume_errored: bool = False,
         restart_errored: bool = False,
-        param_space: dict[str, Any] | None = None,
+        param_space: Space | None = None,
         storage_filesystem: Any | None = None,
         _resume_config: ResumeConfig | None = None,
-        _resources_per_trial: Any = None,
+        _resources_per_trial: object = None,
     ) -> Tuner:
         """Return a tuner that goes on where a search ended.
 
@@ -617,7 +618,7 @@ def _named_callbacks() -> list[type[Callback]]:
 
 
 def _named(*metrics: Any) -> tuple[str, ...]:
-    """The metrics that results have to have, of those that search, scheduler and searcher compare by."""
+    """The metrics that each result must have: those by which the search, scheduler or searcher compares."""
     found: list[str] = []
     for metric in metrics:
         found += metric if isinstance(metric, list | tuple) else [metric]
@@ -655,7 +656,7 @@ def _located(
     return fetch(storage), storage
 
 
-def _is_below(folder: str, path: Any) -> bool:
+def _is_below(folder: str, path: object) -> bool:
     return isinstance(path, str) and path.startswith(os.path.join(folder, ""))
 
 
@@ -750,6 +751,6 @@ class _Interruptible:
                 return
             self._old = signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._old is not None:
             signal.signal(signal.SIGINT, self._old)

@@ -61,7 +61,7 @@ class Told:
         self._costs_s = time.thread_time() - began
 
     def write(self, seen: dict[str, Any], *, is_over: bool = False) -> None:
-        """Write what there is to see; whatever fails in it is no matter of the run."""
+        """Write what the dashboard shows; an error here must not end the run."""
         self._written_at = time.monotonic()
         about = {
             "name": self._name,

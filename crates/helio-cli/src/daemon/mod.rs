@@ -64,18 +64,32 @@ pub(crate) fn run(args: &Node) -> ExitCode {
     };
     match start_and_serve(args, &mut starter) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(fatal = true, "{error}");
+        Err(Failure { text, is_of_folder }) => {
+            tracing::error!(fatal = true, "{text}");
             // A starter that waits for the line shows the error; without one it goes to standard error.
-            if !starter.say(&json!({ "error": error })) {
-                eprintln!("heliostat: {error}");
+            if !starter.say(&json!({ "error": text, "is_of_folder": is_of_folder })) {
+                eprintln!("heliostat: {text}");
             }
             ExitCode::FAILURE
         }
     }
 }
 
-fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
+/// Why the daemon could not start.
+struct Failure {
+    /// A sentence for the user.
+    text: String,
+    /// Whether the folder for sessions is to blame: the starter knows how another one is named.
+    is_of_folder: bool,
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self { text, is_of_folder: false }
+    }
+}
+
+fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), Failure> {
     prepare_process(args, starter)?;
     let given = Given::read(args)?;
     let session = open_session(args, &given)?;
@@ -126,7 +140,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     if args.head {
         folder::forget_current_cluster(&given.temp_dir, &control_address);
     }
-    outcome.map_err(|error| error.to_string())
+    outcome.map_err(|error| error.to_string().into())
 }
 
 /// Makes this process one that lives on its own, or as long as its starter.
@@ -150,12 +164,14 @@ fn prepare_process(args: &Node, starter: &Starter) -> Result<(), String> {
 }
 
 /// Makes the session's folder, with the log, a copy of the token, and the link to the latest session.
-fn open_session(args: &Node, given: &Given) -> Result<Session, String> {
+fn open_session(args: &Node, given: &Given) -> Result<Session, Failure> {
     let Given { temp_dir, token, host, .. } = given;
     let failed =
         |what: &str, error: std::io::Error| format!("{what} in {}: {error}", temp_dir.display());
-    let session = Session::create(temp_dir, args.session_name.as_deref())
-        .map_err(|error| failed("the session's folder cannot be made", error))?;
+    let session = Session::create(temp_dir, args.session_name.as_deref()).map_err(|error| {
+        let text = failed("the session's folder cannot be made", error);
+        Failure { text, is_of_folder: true }
+    })?;
     logs::start(session.dir.join("logs").join(LOG_FILE));
     logs::log_panics();
     tracing::info!(

@@ -85,7 +85,7 @@ class Container:
         )
 
     def end(self) -> str:
-        """A command that ends and removes it."""
+        """The command that stops and removes the container."""
         return f"{self.program} rm --force {self.name} >/dev/null 2>&1 || true"
 
     def is_there(self) -> str:

@@ -430,8 +430,8 @@ def _check_order(options: _heliostat.ActorOptions, is_async: bool) -> None:
         )
 
 
-def _elsewhere(name: str) -> str:
-    """In which namespaces there is an actor of that name."""
+def _namespaces_of(name: str) -> str:
+    """A sentence that names the namespaces with an actor of that name."""
     found = sorted(space for other, space in _heliostat.list_named_actors(True) if other == name)
     if not found:
         return " No namespace has an actor of that name."
@@ -477,7 +477,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
         raise ValueError(
             f"Failed to look up actor with name '{name}'. This could be because 1. You are trying to "
             "look up a named actor you didn't create. 2. The named actor died. 3. You did not use a "
-            f"namespace matching the namespace of the actor.{_elsewhere(name)}"
+            f"namespace matching the namespace of the actor.{_namespaces_of(name)}"
         )
     handle: ActorHandle = _heliostat.deserialize(found[1])
     return handle

@@ -119,7 +119,7 @@ BUILT_IN = {
 def make_handle(
     interface: Interface, actor_id: _heliostat.ActorID, ref: _heliostat.ObjectRef | None
 ) -> ActorHandle:
-    """A handle of the present session; without ``ref`` it does not keep the actor alive."""
+    """Make a handle of the present session; without ``ref`` it does not keep the actor alive."""
     handle = handle_class(interface)(actor_id, ref)
     handle._epoch = _heliostat.session_epoch()
     return handle

@@ -158,7 +158,7 @@ def title(pid: int) -> str:
 
 
 def _answer(_signum: int, frame: FrameType | None) -> None:
-    """The handler; whatever fails in it is no matter of the code that it interrupts."""
+    """Handle the signal; an error here must not reach the code that it interrupts."""
     with contextlib.suppress(Exception):
         wanted = os.pread(_descriptor[0], _REQUEST_MAX, 0).decode(errors="replace")
         if wanted.startswith(_REQUEST):

@@ -230,6 +230,9 @@ def session_name() -> str:
     return f"session_{seconds}_{now % 10**9 // 1000:06}_{os.getpid()}"
 
 
+_ANOTHER_FOLDER = ". Name another folder with RAY_TMPDIR, or with `ray.init(_temp_dir=...)`."
+
+
 def _ready(process: subprocess.Popen[bytes], reader: int, output: int) -> NodeAddress:
     deadline = time.monotonic() + START_S_MAX
     said = b""
@@ -250,16 +253,9 @@ def _ready(process: subprocess.Popen[bytes], reader: int, output: int) -> NodeAd
         )
     answer = json.loads(said)
     if "error" in answer:
-        error = answer["error"]
-        raise ConnectionError(f"The node daemon could not start: {error}{_elsewhere(error)}")
+        advice = _ANOTHER_FOLDER if answer["is_of_folder"] else ""
+        raise ConnectionError(f"The node daemon could not start: {answer['error']}{advice}")
     return NodeAddress.from_json(said)
-
-
-def _elsewhere(error: str) -> str:
-    """Return the advice for a folder that cannot be written."""
-    if not error.startswith("the session's folder"):
-        return ""
-    return ". Name another folder with RAY_TMPDIR, or with `ray.init(_temp_dir=...)`."
 
 
 def _tail(output: int) -> str:

@@ -59,7 +59,7 @@ def _make_ready(env: Mapping[str, Any]) -> None:
 
 
 def _fetch(env: Mapping[str, Any]) -> None:
-    """Have the code that lies neither on the head nor was uploaded."""
+    """Download the parts of the environment that are named by URIs of other places, and use them."""
     from heliostat.core.runtime_env import code_packages
 
     places = [

@@ -133,7 +133,7 @@ def _actor_died(
 
 
 def _joined(message: str, death: DeathCause) -> str:
-    """Both, and what they share once: the cause, with the end of its log laid out."""
+    """A message and the cause of a death as one text: what both say stands there once."""
     told, said = death.message.rstrip(". \n"), death.describe()
     before, is_told, _ = message.partition(told or "\0")
     if is_told:

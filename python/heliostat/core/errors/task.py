@@ -13,6 +13,7 @@ import logging
 import os
 import traceback
 import types
+from dataclasses import dataclass
 from typing import Any
 
 from heliostat.core.errors import PUBLIC_MODULE, RayError
@@ -174,77 +175,80 @@ def _dual(error: RayTaskError, cause: BaseException) -> RayTaskError:
 # --- in the worker ---------------------------------------------------------------------------------
 
 
-def make_task_error(
-    error: BaseException,
-    *,
-    function_name: str,
-    proctitle: str,
-    pid: int,
-    ip: str,
-    actor_id: str | None = None,
-    actor_repr: str | None = None,
-) -> RayTaskError:
+@dataclass(frozen=True)
+class CallPlace:
+    """The call that failed, and the process in which it ran.
+
+    Attributes:
+        function_name: The function or method.
+        proctitle: ``ray::function`` or ``ray::Class.method``, without parentheses.
+        pid: The process.
+        ip: The address of its node.
+        actor_id: The actor, as hexadecimal digits. Default: it is a task.
+        actor_repr: How the actor shows itself. Default: it is a task.
+    """
+
+    function_name: str
+    proctitle: str
+    pid: int
+    ip: str
+    actor_id: str | None = None
+    actor_repr: str | None = None
+
+    def __str__(self) -> str:
+        facts = [f"pid={self.pid}", f"ip={self.ip}"]
+        if self.actor_id:
+            facts.append(f"actor_id={self.actor_id}")
+        if self.actor_repr:
+            facts.append(f"repr={self.actor_repr}")
+        return f"{self.proctitle}() ({', '.join(facts)})"
+
+    def error(self, lines: list[str], cause: BaseException | None) -> RayTaskError:
+        """Make the call's error of the lines that say what happened."""
+        text = "\n".join([str(self), *lines])
+        return RayTaskError(
+            self.function_name,
+            text,
+            cause,
+            self.proctitle,
+            self.pid,
+            self.ip,
+            self.actor_repr,
+            self.actor_id,
+        )
+
+
+def make_task_error(error: BaseException, place: CallPlace) -> RayTaskError:
     """Wrap what user code raised; call it where the exception was caught.
 
     Args:
         error: The exception.
-        function_name: The function or method.
-        proctitle: ``ray::function`` or ``ray::Class.method``, without parentheses.
-        pid: The process.
-        ip: The address of its node.
-        actor_id: The actor, as hexadecimal digits. Default: it is a task.
-        actor_repr: How the actor shows itself. Default: it is a task.
+        place: The call that raised it.
 
     Returns:
         The error.
     """
-    place = _place(proctitle, pid, ip, actor_id, actor_repr)
-    text = "\n".join([place, *_remote_lines(error)])
+    lines = _remote_lines(error)
     if isinstance(error, RayTaskError) and error.cause is not None:
         cause: BaseException = error.cause  # raised again on its way through this task
     else:
-        cause = _portable(error, text)
-    return RayTaskError(function_name, text, cause, proctitle, pid, ip, actor_repr, actor_id)
+        cause = _portable(error, "\n".join([str(place), *lines]))
+    return place.error(lines, cause)
 
 
-def make_dependency_error(
-    error: BaseException,
-    *,
-    function_name: str,
-    proctitle: str,
-    pid: int,
-    ip: str,
-    actor_id: str | None = None,
-    actor_repr: str | None = None,
-) -> RayTaskError:
+def make_dependency_error(error: BaseException, place: CallPlace) -> RayTaskError:
     """Make the error of a call that could not begin, because an argument holds an error.
 
     Args:
-        error: The exception.
-        function_name: The function or method.
-        proctitle: ``ray::function`` or ``ray::Class.method``, without parentheses.
-        pid: The process.
-        ip: The address of its node.
-        actor_id: The actor, as hexadecimal digits. Default: it is a task.
-        actor_repr: How the actor shows itself. Default: it is a task.
+        error: The exception that the argument holds.
+        place: The call.
 
     Returns:
         The error.
     """
     name = f"{PUBLIC_MODULE}.{'RayTaskError' if isinstance(error, RayTaskError) else type(error).__name__}"
-    place = _place(proctitle, pid, ip, actor_id, actor_repr)
-    text = "\n".join([place, _DEPENDENCY, f"{name}: {error}"])
     cause = error.cause if isinstance(error, RayTaskError) else error
-    return RayTaskError(function_name, text, cause, proctitle, pid, ip, actor_repr, actor_id)
-
-
-def _place(proctitle: str, pid: int, ip: str, actor_id: str | None, actor_repr: str | None) -> str:
-    facts = [f"pid={pid}", f"ip={ip}"]
-    if actor_id:
-        facts.append(f"actor_id={actor_id}")
-    if actor_repr:
-        facts.append(f"repr={actor_repr}")
-    return f"{proctitle}() ({', '.join(facts)})"
+    return place.error([_DEPENDENCY, f"{name}: {error}"], cause)
 
 
 def _remote_lines(error: BaseException) -> list[str]:

@@ -38,7 +38,7 @@ if not sys.warnoptions:
 
 
 def _warning(target: Any, message: str | None) -> Any:
-    """A deprecated function, or class, that says so whenever it is called."""
+    """Wrap a deprecated function or class so that each call warns."""
     text = (
         "This API is deprecated and may be removed in future releases. The warning is suppressed by "
         'PYTHONWARNINGS="ignore::DeprecationWarning".'

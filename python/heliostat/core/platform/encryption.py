@@ -17,7 +17,7 @@ from heliostat.core.platform import settings
 
 
 class Files(NamedTuple):
-    """The files of this machine."""
+    """Paths of this machine's certificate, its key, and the authority that others' are checked with."""
 
     certificate: str
     key: str

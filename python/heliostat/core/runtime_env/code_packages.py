@@ -194,20 +194,17 @@ class _Node:
         # A machine outside the cluster reaches the head through it.
         self._entrance = int(told.get("entrance") or 0)
 
+    def _way_to_head(self) -> tuple[str, str, int, str, int]:
+        session = str(self._session)
+        return (session, *self._head, auth.token_of(session), self._entrance)
+
     def share(self, name: str) -> None:
         """Give the head a package of this node; nothing is sent that it has."""
         package = self._session / CODE_ARCHIVES / name
         if self._keeps_files or not self.may_have_others:
             return
         try:
-            _heliostat._give_package(
-                str(self._session),
-                *self._head,
-                auth.token_of(str(self._session)),
-                self._entrance,
-                name,
-                str(package),
-            )
+            _heliostat._give_package(self._way_to_head(), name, str(package))
         except ConnectionError as error:
             raise CodeError(f"the head cannot be given the package {name}: {error}") from None
 
@@ -248,12 +245,10 @@ class _Node:
             return package
         if self._keeps_files:
             raise CodeError(f"{PACKAGE}://{name}: the head does not have this package")
-        session = str(self._session)
         with _part(package.parent) as part:
             try:
                 progress.step(f"fetches the package {name} of code from the head", file=part)
-                token, way = auth.token_of(session), self._entrance
-                _heliostat._take_package(session, *self._head, token, way, name, str(part))
+                _heliostat._take_package(self._way_to_head(), name, str(part))
             except ConnectionError as error:
                 raise CodeError(
                     f"{PACKAGE}://{name} cannot be had from the head: {error}"

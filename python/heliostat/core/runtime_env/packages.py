@@ -322,7 +322,7 @@ class _Failure:
                 raise InstallError(told["error"])
 
     def keep(self, error: str) -> None:
-        """Have the others hear of it; a full disk is no reason for another error."""
+        """Leave the error for others who wait; a full disk must not hide it behind another one."""
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             draft = self._path.with_suffix(f".{secrets.token_hex(8)}.part")

@@ -155,7 +155,7 @@ def _wait(result: Any) -> Any:
 
 @contextlib.contextmanager
 def _once(name: str) -> Iterator[Path]:
-    """A file of the session that says that it was done, while nobody else of this node does it."""
+    """Hold a lock of this node; yield the path of the file that marks the step as done."""
     folder = Path(os.environ["HELIOSTAT_SESSION_DIR"], "plugin_uris")
     folder.mkdir(mode=0o700, exist_ok=True)
     node = os.environ.get("HELIOSTAT_NODE_ID", "")

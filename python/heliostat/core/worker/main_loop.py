@@ -11,12 +11,15 @@ import signal
 import sys
 import threading
 import traceback
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from heliostat import _heliostat
 from heliostat.core.debug import stacks
 from heliostat.core.platform import settings
 from heliostat.core.worker import children, preparation
+
+if TYPE_CHECKING:
+    from heliostat.core.errors.task import CallPlace
 
 # Starts a line that says whose the lines after it are; the daemon takes it out.
 _NAME_MARK = "\x01:name:"
@@ -247,28 +250,15 @@ def task_error(error: BaseException, function_name: str, name: str) -> BaseExcep
     from_argument = error.__traceback__ is None and isinstance(error, RayError)
     _debug(error)
     make = errors.make_dependency_error if from_argument else errors.make_task_error
-    return make(
-        error,
-        function_name=function_name,
-        proctitle=f"ray::{title}",
-        pid=os.getpid(),
-        ip=_heliostat.session()["host"],
-        actor_id=current.actor_id,
-        actor_repr=_repr(actor) if actor is not None else None,
-    )
+    of_actor = {"actor_id": current.actor_id, "actor_repr": None if actor is None else _repr(actor)}
+    return make(error, _place(function_name, title, **of_actor))
 
 
 def argument_error(error: BaseException, name: str) -> BaseException:
     """The error of a call that was never sent: an argument holds ``error``."""
     from heliostat.core.errors import task as errors
 
-    return errors.make_dependency_error(
-        error,
-        function_name=name,
-        proctitle=f"ray::{name}",
-        pid=os.getpid(),
-        ip=_heliostat.session()["host"],
-    )
+    return errors.make_dependency_error(error, _place(name, name))
 
 
 def _on_breakpoint(*_: object, **__: object) -> None:
@@ -292,14 +282,16 @@ def init_error(error: BaseException, function_name: str, name: str) -> BaseExcep
     from heliostat.core.errors import task as errors
 
     _debug(error)
-    return errors.make_task_error(
-        error,
-        function_name=function_name,
-        proctitle=f"ray::{name}.__init__",
-        pid=os.getpid(),
-        ip=_heliostat.session()["host"],
-        actor_id=_heliostat.current().actor_id,
-    )
+    place = _place(function_name, f"{name}.__init__", actor_id=_heliostat.current().actor_id)
+    return errors.make_task_error(error, place)
+
+
+def _place(function_name: str, title: str, **of_actor: str | None) -> CallPlace:
+    """The place of a call of this process."""
+    from heliostat.core.errors.task import CallPlace
+
+    host = _heliostat.session()["host"]
+    return CallPlace(function_name, f"ray::{title}", os.getpid(), host, **of_actor)
 
 
 def _repr(actor: Any) -> str:

@@ -78,7 +78,7 @@ def get_arrow_extension_tensor_types() -> tuple[type, ...]:
 
 
 def column_needs_tensor_extension(s: pd.Series) -> bool:
-    """Return whether a pandas column has arrays as its values, and is no column of a ``TensorArray``.
+    """Return whether a pandas column has arrays as its values and is not of a ``TensorArray``.
 
     Args:
         s: The column.

@@ -49,7 +49,7 @@ def cut(
 def arrays(
     tables: Iterator[pa.Table], batch_size: int, drop_last: bool
 ) -> Iterator[tuple[Any, bool]]:
-    """(batch of arrays, whether it is a view of a block).
+    """Cut tables into batches of arrays; with each, whether it is a view of a block.
 
     A table's columns become arrays once and are then cut: that takes a tenth of cutting the table and
     making arrays of each piece. Each column of a table is in one piece.

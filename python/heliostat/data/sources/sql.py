@@ -104,7 +104,7 @@ def read_snowflake(
 
 @dataclass(frozen=True)
 class Snowflake:
-    """Connects to Snowflake. What it connects with is no part of its text."""
+    """Connects to Snowflake. Its text leaves out what it connects with."""
 
     parameters: dict[str, object]
 

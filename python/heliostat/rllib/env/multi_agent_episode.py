@@ -12,7 +12,7 @@ from typing import Any
 
 from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.env.multi_agent_reading import Readable, one_of
-from heliostat.rllib.env.single_agent_episode import SingleAgentEpisode
+from heliostat.rllib.env.single_agent_episode import SingleAgentEpisode, check_follows
 
 
 class MultiAgentEpisode(Readable):
@@ -365,11 +365,7 @@ class MultiAgentEpisode(Readable):
         Raises:
             ValueError: It is of another episode, or does not begin where this one ends.
         """
-        if other.id_ != self.id_ or other.env_t_started != self.env_t or self.is_done:
-            raise ValueError(
-                f"Episode {other.id_} from step {other.env_t_started} on does not follow {self.id_}, which "
-                f"has {self.env_t} steps{' and is over' if self.is_done else ''}."
-            )
+        check_follows(other.id_, other.env_t_started, self.id_, self.env_t, self.is_done)
         for agent, theirs in other.agent_episodes.items():
             own = self.agent_episodes.get(agent)
             if own is None:

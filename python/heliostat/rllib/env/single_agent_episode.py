@@ -13,6 +13,15 @@ from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.utils.nest import at, first, mapped, put
 
 
+def check_follows(id_: str, begins: int, own_id: str, steps: int, is_done: bool) -> None:
+    """Raise ``ValueError`` unless a part of an episode follows one of so many steps."""
+    if id_ != own_id or begins != steps or is_done:
+        raise ValueError(
+            f"Episode {id_} from step {begins} on does not follow {own_id}, which has {steps} steps"
+            f"{' and is over' if is_done else ''}."
+        )
+
+
 class SingleAgentEpisode:
     """Observations, actions and rewards of one agent, from a reset on or from a later step on.
 
@@ -174,11 +183,7 @@ class SingleAgentEpisode:
         Raises:
             ValueError: It is of another episode, or does not begin where this one ends.
         """
-        if other.id_ != self.id_ or other.t_started != self.t or self.is_done:
-            raise ValueError(
-                f"Episode {other.id_} from step {other.t_started} on does not follow {self.id_}, which has "
-                f"{self.t} steps{' and is over' if self.is_done else ''}."
-            )
+        check_follows(other.id_, other.t_started, self.id_, self.t, self.is_done)
         skip = other._lookback
         self.observations = _appended(self.observations, other.observations, skip + 1)
         self.infos = self.infos + other.infos[skip + 1 :]

@@ -1,4 +1,4 @@
-"""Tensors: what programs with modules and losses of their own import."""
+"""Helpers for tensors, which users' own modules and losses import."""
 
 from __future__ import annotations
 

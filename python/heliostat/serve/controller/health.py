@@ -102,7 +102,7 @@ class Health:
 
 
 def unknown() -> dict[str, Any]:
-    """The same where there is no controller: nothing is known of durations."""
+    """The metrics where no controller runs: all counts are 0, and durations are not known."""
     return dict.fromkeys(_DURATIONS) | dict.fromkeys(_NUMBERS, 0)
 
 

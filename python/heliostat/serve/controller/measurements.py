@@ -41,7 +41,7 @@ class Measurements:
         self._counts: dict[str, dict[DeploymentID, tuple[int, int]]] = {}  # by HTTP server
 
     def acted(self, machine: Machine, seconds: float) -> None:
-        """The controller has acted: replicas may have come and gone."""
+        """Count a turn of the controller, in which replicas may have come and gone."""
         self._loops.inc()
         self._loop_s.set(seconds)
         there: set[str] = set()

@@ -63,7 +63,7 @@ class Attempt:
         return future
 
     def settle(self, kind: str, round_: Round, reply: Reply) -> None:
-        """Answer everybody at this call."""
+        """End a round: every rank that waits in this call gets the reply."""
         self.meetings[kind].close(round_)
         for rank in round_.arrived:
             self.blocked.pop(rank, None)

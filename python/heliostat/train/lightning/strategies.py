@@ -12,37 +12,27 @@ if TYPE_CHECKING:
     import torch
 
 
-def _sampler_kwargs() -> dict[str, int]:
-    context = get_context()
-    return {"num_replicas": context.get_world_size(), "rank": context.get_world_rank()}
+class _OnWorker:
+    """The device and the rank of a worker, in the place of those that Lightning would choose."""
+
+    @property
+    def root_device(self) -> torch.device:
+        """The device of this worker."""
+        return get_device()
+
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, int]:
+        """This worker's part of the rows."""
+        context = get_context()
+        return {"num_replicas": context.get_world_size(), "rank": context.get_world_rank()}
 
 
-class RayDDPStrategy(strategies.DDPStrategy):  # type: ignore[misc]
+class RayDDPStrategy(_OnWorker, strategies.DDPStrategy):  # type: ignore[misc]
     """Lightning's DDP; takes the same arguments."""
 
-    @property
-    def root_device(self) -> torch.device:
-        """The device of this worker."""
-        return get_device()
 
-    @property
-    def distributed_sampler_kwargs(self) -> dict[str, int]:
-        """This worker's part of the rows."""
-        return _sampler_kwargs()
-
-
-class RayFSDPStrategy(strategies.FSDPStrategy):  # type: ignore[misc]
+class RayFSDPStrategy(_OnWorker, strategies.FSDPStrategy):  # type: ignore[misc]
     """Lightning's FSDP; takes the same arguments. Runs on CPUs, too."""
-
-    @property
-    def root_device(self) -> torch.device:
-        """The device of this worker."""
-        return get_device()
-
-    @property
-    def distributed_sampler_kwargs(self) -> dict[str, int]:
-        """This worker's part of the rows."""
-        return _sampler_kwargs()
 
     def _setup_model(self, model: Any) -> Any:
         if self.root_device.type != "cpu":
@@ -76,15 +66,5 @@ class _device_id_for_cpu:
         FullyShardedDataParallel.__init__ = self._original
 
 
-class RayDeepSpeedStrategy(strategies.DeepSpeedStrategy):  # type: ignore[misc]
+class RayDeepSpeedStrategy(_OnWorker, strategies.DeepSpeedStrategy):  # type: ignore[misc]
     """Lightning's DeepSpeed; takes the same arguments."""
-
-    @property
-    def root_device(self) -> torch.device:
-        """The device of this worker."""
-        return get_device()
-
-    @property
-    def distributed_sampler_kwargs(self) -> dict[str, int]:
-        """This worker's part of the rows."""
-        return _sampler_kwargs()

@@ -54,7 +54,7 @@ class SamplePlan:
         return shares
 
     def done(self, shares: dict[int, list[Span]], counted: Collection[int]) -> None:
-        """The step with these shares is complete; the groups in ``counted`` have brought theirs."""
+        """End the step with these shares; only the groups in ``counted`` contributed to it."""
         given = sum(_count(spans) for spans in shares.values())
         before = _count(self.owed)
         self.owed = _skip(self.owed, min(given, before))

@@ -27,29 +27,29 @@ _MAX_MARKS = 65_536
 
 
 class Moments(Protocol):
-    """Where moments come from: this processor, or a device that lags behind it."""
+    """Marks points in time, on the host or on a device that runs behind it."""
 
     def now(self) -> Any:
-        """The moment at which everything is done that was begun before."""
+        """Return a mark of the point in time at which all work that was begun so far is done."""
 
     def has_come(self, moment: Any) -> bool:
-        """Whether it has come."""
+        """Return whether that point in time has been reached."""
 
     def seconds(self, first: Any, second: Any) -> float:
-        """From the first to the second; both have come."""
+        """Return the seconds between two marks that have been reached."""
 
 
 class HostMoments:
-    """Moments of this processor."""
+    """Points in time as the host's clock tells them."""
 
     now = staticmethod(time.perf_counter)
 
     def has_come(self, moment: float) -> bool:
-        """A moment of the processor has always come."""
+        """Return True: the host is never ahead of its own clock."""
         return True
 
     def seconds(self, first: float, second: float) -> float:
-        """From the first to the second."""
+        """Return the seconds between two marks."""
         return second - first
 
 

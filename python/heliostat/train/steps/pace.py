@@ -36,7 +36,7 @@ class _Rank:
     is_named: bool = False
 
     def forget(self) -> None:
-        """Another process has the rank now."""
+        """Forget what was measured: another process has the rank now."""
         self.beats.clear()
         self.last = None
         self.steps, self.slow_since, self.is_named = 0, None, False

@@ -37,12 +37,3 @@ class ReportCheckpointCallback(KerasReport, _tf.keras.callbacks.Callback):  # ty
         )
         for when in ("begin", "end")
     )
-
-    def __init__(
-        self,
-        checkpoint_on: str | list[str] = "epoch_end",
-        report_metrics_on: str | list[str] = "epoch_end",
-        metrics: str | list[str] | dict[str, str] | None = None,
-    ) -> None:
-        super().__init__()
-        self._listen(checkpoint_on, report_metrics_on, metrics)

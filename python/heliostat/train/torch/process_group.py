@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import stat
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.train.group.address import free_address
 from heliostat.train.group.ranks import Ranks
+from heliostat.train.torch.sockets import sockets
 
 # Rank 0's half of the meeting point, between `open_store` and `join`.
 _opened: list[Any] = []
@@ -80,7 +80,7 @@ def join(
         os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
     timeout = timedelta(seconds=timeout_s)
     _timeout_s[0] = timeout_s
-    before = _sockets()
+    before = sockets()
     common: dict[str, Any] = {"rank": rank, "world_size": world_size, "timeout": timeout}
     if init_method == "tcp":
         dist.init_process_group(backend, init_method=f"tcp://{address}:{port}", **common)
@@ -93,7 +93,7 @@ def join(
             )
         dist.init_process_group(backend, store=store, **common)
     _connections.clear()
-    _connections.update(set(_sockets()) - set(before))
+    _connections.update(set(sockets()) - set(before))
 
 
 def _check(backend: str) -> None:
@@ -107,18 +107,6 @@ def _check(backend: str) -> None:
                 f"TorchConfig(backend={backend!r}): torch knows {', '.join(known)} here. Choose one "
                 "of them, or None for nccl with GPUs and gloo without."
             )
-
-
-def _sockets() -> dict[int, int]:
-    """Inode and file descriptor of each socket of this process."""
-    found = {}
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):
-                status = os.stat(f"/proc/self/fd/{name}")
-                if stat.S_ISSOCK(status.st_mode):
-                    found[status.st_ino] = int(name)
-    return found
 
 
 def leave() -> None:
@@ -163,7 +151,7 @@ def abort() -> None:
 
     if not (dist.is_available() and dist.is_initialized()):
         return
-    for inode, descriptor in _sockets().items():
+    for inode, descriptor in sockets().items():
         if inode in _connections:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as peer:
                 # Only our half, and no listener: gloo ends the process when its own fails.

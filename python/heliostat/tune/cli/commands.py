@@ -165,7 +165,7 @@ def _show(
         _write(rows, names, output)
 
 
-def _key(value: Any) -> tuple[int, Any]:
+def _key(value: object) -> tuple[int, Any]:
     """Numbers before texts, so that a column of both can be sorted."""
     is_number = isinstance(value, int | float)
     return (0, value) if is_number else (1, str(value))
@@ -190,7 +190,7 @@ def _holds(row: Row, condition: str, known: list[str]) -> bool:
         return OPERATORS[sign](str(found), text)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

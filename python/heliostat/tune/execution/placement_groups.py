@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from heliostat.train.config import ScalingConfig
 from heliostat.train.config.bundles import PlacementGroupFactory
@@ -22,7 +21,7 @@ FORMS = (
 )
 
 
-def as_resources(resources: Any) -> PlacementGroupFactory:
+def as_resources(resources: object) -> PlacementGroupFactory:
     """One of the forms in which programs write what a trial takes.
 
     Args:
@@ -52,7 +51,7 @@ def resource_dict_to_pg_factory(spec: Mapping[str, float] | None = None) -> Plac
     return as_resources(spec or {"cpu": 1})
 
 
-def is_function_of_config(resources: Any) -> bool:
+def is_function_of_config(resources: object) -> bool:
     """Whether resources are computed for each trial. A ``PlacementGroupFactory`` is callable and is not."""
     return callable(resources) and not isinstance(
         resources, PlacementGroupFactory | ScalingConfig | Mapping

@@ -9,10 +9,11 @@ from typing import Any
 
 from heliostat.train.boosting import BoostingReport
 from heliostat.train.checkpoint import Checkpoint
+from heliostat.tune.aliases import Report
 from heliostat.tune.context import report
 
 
-def report_saved(metrics: dict[str, Any], save: Callable[[str], Any] | None) -> None:
+def report_saved(metrics: Report, save: Callable[[str], Any] | None) -> None:
     """Report, with a checkpoint of what ``save`` writes into a folder; None: without one."""
     if save is None:
         report(metrics)
@@ -30,3 +31,13 @@ class BoostingReportToTrial(BoostingReport):
             model.save_model(os.path.join(folder, self._filename))
 
         report_saved(self._chosen(found), write if save else None)
+
+
+class ReplacedCallback:
+    """Raises ``DeprecationWarning``: ``TuneReportCheckpointCallback`` of its module has taken its place."""
+
+    def __new__(cls, *_: object, **__: object) -> ReplacedCallback:
+        module = cls.__module__.replace("heliostat", "ray", 1)
+        raise DeprecationWarning(
+            f"`{cls.__name__}` is deprecated. Use `{module}.TuneReportCheckpointCallback` instead."
+        )

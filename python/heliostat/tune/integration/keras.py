@@ -6,7 +6,8 @@ import importlib
 from typing import Any
 
 from heliostat.train.keras_report import KerasReport
-from heliostat.tune.integration._saving import report_saved
+from heliostat.tune.aliases import Report
+from heliostat.tune.integration._saving import ReplacedCallback, report_saved
 
 _keras: Any = importlib.import_module("keras")
 
@@ -27,24 +28,9 @@ class TuneReportCheckpointCallback(KerasReport, _keras.callbacks.Callback):  # t
 
     _HOOKS = frozenset(name for name in dir(_keras.callbacks.Callback) if name.startswith("on_"))
 
-    def __init__(
-        self,
-        checkpoint_on: str | list[str] = "epoch_end",
-        report_metrics_on: str | list[str] = "epoch_end",
-        metrics: str | list[str] | dict[str, str] | None = None,
-    ) -> None:
-        super().__init__()
-        self._listen(checkpoint_on, report_metrics_on, metrics)
-
-    def _report(self, metrics: dict[str, Any], save: bool) -> None:
+    def _report(self, metrics: Report, save: bool) -> None:
         report_saved(metrics, self._write if save else None)
 
 
-class TuneReportCallback:
+class TuneReportCallback(ReplacedCallback):
     """Raises ``DeprecationWarning``: :class:`TuneReportCheckpointCallback` has taken its place."""
-
-    def __new__(cls, *_: Any, **__: Any) -> TuneReportCallback:
-        raise DeprecationWarning(
-            "`TuneReportCallback` is deprecated. Use "
-            "`ray.tune.integration.keras.TuneReportCheckpointCallback` instead."
-        )

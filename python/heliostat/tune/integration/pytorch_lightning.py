@@ -32,12 +32,12 @@ class TuneCallback(pl.Callback):  # type: ignore[misc]
         for name in hooks(on, _HOOKS, "Lightning"):
             setattr(self, name, partial(_handle, self))
 
-    def _handle(self, trainer: Any, pl_module: Any) -> None:
+    def _handle(self, trainer: object, pl_module: object) -> None:
         raise NotImplementedError
 
 
 def _handle(
-    callback: TuneCallback, trainer: Any, pl_module: Any = None, *_: Any, **__: Any
+    callback: TuneCallback, trainer: object, pl_module: object = None, *_: object, **__: object
 ) -> None:
     callback._handle(trainer, pl_module)
 

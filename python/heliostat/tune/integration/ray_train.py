@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.train.callbacks import TrainRunContext, UserCallback
+from heliostat.tune.aliases import Report
 from heliostat.tune.context import in_trial, report
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class TuneReportCallback(UserCallback):
     def after_report(
         self,
         run_context: TrainRunContext,
-        metrics: list[dict[str, Any]],
+        metrics: list[Report],
         checkpoint: Checkpoint | None,
     ) -> None:
         """Called by the trainer."""

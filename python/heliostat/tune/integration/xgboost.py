@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from heliostat.train.xgboost import RayTrainReportCallback
-from heliostat.tune.integration._saving import BoostingReportToTrial
+from heliostat.tune.integration._saving import BoostingReportToTrial, ReplacedCallback
 
 
 class TuneReportCheckpointCallback(BoostingReportToTrial, RayTrainReportCallback):
@@ -15,11 +13,5 @@ class TuneReportCheckpointCallback(BoostingReportToTrial, RayTrainReportCallback
     """
 
 
-class TuneReportCallback:
+class TuneReportCallback(ReplacedCallback):
     """Raises ``DeprecationWarning``: :class:`TuneReportCheckpointCallback` has taken its place."""
-
-    def __new__(cls, *_: Any, **__: Any) -> TuneReportCallback:
-        raise DeprecationWarning(
-            "`TuneReportCallback` is deprecated. Use "
-            "`ray.tune.integration.xgboost.TuneReportCheckpointCallback` instead."
-        )

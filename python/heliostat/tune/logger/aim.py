@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.platform.extras import required
+from heliostat.tune.aliases import Report
 from heliostat.tune.logger.logger import LoggerCallback
 from heliostat.tune.logger.values import numbers, storable
 from heliostat.tune.stopper import flattened
@@ -34,7 +35,7 @@ class AimLoggerCallback(LoggerCallback):
 
     def __init__(
         self,
-        repo: Any = None,
+        repo: object = None,
         experiment_name: str | None = None,
         metrics: list[str] | None = None,
         **aim_run_kwargs: Any,
@@ -58,7 +59,7 @@ class AimLoggerCallback(LoggerCallback):
         if trial.evaluated_params:
             run["hparams"] = storable(flattened(trial.evaluated_params))
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Report) -> None:
         step = result.get("timesteps_total") or result.get("training_iteration", 0)
         context, epoch = result.get("context"), result.get("epoch")
         kept = {name: value for name, value in result.items() if name not in _LEFT_OUT}
@@ -73,7 +74,7 @@ class AimLoggerCallback(LoggerCallback):
         if run is not None:
             run.close()
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_experiment_end(self, trials: list[Trial], **info: object) -> None:
         for trial in list(self._runs):
             self.log_trial_end(trial)
 

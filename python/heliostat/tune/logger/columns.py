@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from heliostat.tune.aliases import Report
+
 LEFT_OUT_OF_TABLES = ("config", "experiment_tag")
 LEFT_OUT_OF_SCALARS = ("config", "pid", "timestamp", "time_total_s", "training_iteration")
 _NUMBERS = ({float}, {int}, {float, int})
@@ -29,7 +31,7 @@ class Made(NamedTuple):
     numbers: tuple[float, ...] = ()
 
 
-def made_of(results: Sequence[dict[str, Any]]) -> list[Made]:
+def made_of(results: Sequence[Report]) -> list[Made]:
     """The texts of reports, in their order."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for place, result in enumerate(results):
@@ -44,12 +46,12 @@ def made_of(results: Sequence[dict[str, Any]]) -> list[Made]:
     return made
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """A value as JSON: numpy's numbers and arrays as Python's, other objects as text."""
     return _ENCODER.encode(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     item = getattr(value, "tolist", None)
     return item() if callable(item) else str(value)
 
@@ -93,7 +95,7 @@ def _each(values: tuple[Any, ...], text_of: Callable[[Any], str]) -> Sequence[st
     return [known[value] for value in values]
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     text = "" if value is None else str(value)
     if _SPECIAL.isdisjoint(text):
         return text
@@ -105,7 +107,7 @@ def row_of(values: Sequence[Any]) -> str:
     return ",".join(map(_cell, values)) + "\n"
 
 
-def _of_group(names: tuple[str, ...], results: Sequence[dict[str, Any]]) -> list[Made]:
+def _of_group(names: tuple[str, ...], results: Sequence[Report]) -> list[Made]:
     """The texts of reports with the same names."""
     if not all(type(name) is str for name in names):
         return [Made(as_json(result) + "\n") for result in results]

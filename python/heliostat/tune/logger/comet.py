@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.platform.extras import required
+from heliostat.tune.aliases import Report
 from heliostat.tune.logger.logger import LoggerCallback
 from heliostat.tune.logger.values import NAMES, SYSTEM, numbers
 from heliostat.tune.stopper import flattened
@@ -60,7 +61,7 @@ class CometLoggerCallback(LoggerCallback):
             made.log_other("Created from", "Ray")
         self._experiments[trial].log_parameters(flattened(trial.config))
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Report) -> None:
         if trial not in self._experiments:
             self.log_trial_start(trial)
         experiment = self._experiments[trial]
@@ -88,7 +89,7 @@ class CometLoggerCallback(LoggerCallback):
         if experiment is not None:
             experiment.end()
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_experiment_end(self, trials: list[Trial], **info: object) -> None:
         for trial in list(self._experiments):
             self.log_trial_end(trial)
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.logger.columns import LEFT_OUT_OF_TABLES, Made, as_json, row_of
 from heliostat.tune.logger.logger import LoggerCallback
 from heliostat.tune.stopper import flattened
@@ -26,7 +27,7 @@ class MadeTogether(LoggerCallback):
         iteration: int,
         trials: list[Trial],
         trial: Trial,
-        result: dict[str, Any],
+        result: Report,
         **info: Any,
     ) -> None:
         made: Made | None = info.get("made")  # where the search made text of many at once
@@ -35,7 +36,7 @@ class MadeTogether(LoggerCallback):
         else:
             self._log(trial, result, made)
 
-    def _log(self, trial: Trial, result: dict[str, Any], made: Made | None) -> None:
+    def _log(self, trial: Trial, result: Report, made: Made | None) -> None:
         """Write a report, of which the search may have made text already."""
         raise NotImplementedError
 
@@ -47,10 +48,10 @@ class ResultFiles(MadeTogether):
         self._open: dict[Trial, Any] = {}
         self._unflushed: set[Any] = set()
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Report) -> None:
         self._log(trial, result, None)
 
-    def _log(self, trial: Trial, result: dict[str, Any], made: Made | None) -> None:
+    def _log(self, trial: Trial, result: Report, made: Made | None) -> None:
         file = self._open.get(trial)
         if file is None:
             path = os.path.join(trial.local_path, RESULTS)
@@ -62,7 +63,7 @@ class ResultFiles(MadeTogether):
             raise with_name(error, file) from error
         self._unflushed.add(file)
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: object) -> None:
         for file in self._unflushed:
             with named(file):
                 file.flush()
@@ -95,10 +96,10 @@ class CSVLoggerCallback(MadeTogether):
         self._open: dict[Trial, _Table] = {}
         self._unflushed: set[_Table] = set()
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Report) -> None:
         self._log(trial, result, None)
 
-    def _log(self, trial: Trial, result: dict[str, Any], made: Made | None) -> None:
+    def _log(self, trial: Trial, result: Report, made: Made | None) -> None:
         table = self._open.get(trial)
         if table is None:
             path = os.path.join(trial.local_path, TABLE)
@@ -109,7 +110,7 @@ class CSVLoggerCallback(MadeTogether):
             table.add(result)
         self._unflushed.add(table)
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: object) -> None:
         for table in self._unflushed:
             with named(table.file):
                 table.file.flush()
@@ -122,7 +123,7 @@ class CSVLoggerCallback(MadeTogether):
             with named(table.file):
                 table.file.close()
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_experiment_end(self, trials: list[Trial], **info: object) -> None:
         for trial in list(self._open):
             self.log_trial_end(trial)
 
@@ -140,7 +141,7 @@ class _Table:
         if there is None:
             self.write(row_of(self.names))
 
-    def add(self, result: dict[str, Any]) -> None:
+    def add(self, result: Report) -> None:
         """Write a report's row."""
         try:
             cells = [result[name] for name in self.names]
@@ -157,7 +158,7 @@ class _Table:
             raise with_name(error, self.file) from error
 
 
-def _row(result: dict[str, Any]) -> dict[str, Any]:
+def _row(result: Report) -> dict[str, Any]:
     kept = {name: one for name, one in result.items() if name not in LEFT_OUT_OF_TABLES}
     return flattened(kept)
 
@@ -174,7 +175,7 @@ class JsonLoggerCallback(ResultFiles):
     def log_trial_start(self, trial: Trial) -> None:
         self.update_config(trial, trial.config)
 
-    def update_config(self, trial: Trial, config: dict[str, Any]) -> None:
+    def update_config(self, trial: Trial, config: Config) -> None:
         """Write a trial's configuration.
 
         Args:
@@ -191,7 +192,7 @@ class JsonLoggerCallback(ResultFiles):
         with open(os.path.join(trial.local_path, "params.pkl"), "wb") as pickled:
             cloudpickle.dump(config, pickled)
 
-    def _log(self, trial: Trial, result: dict[str, Any], made: Made | None) -> None:
+    def _log(self, trial: Trial, result: Report, made: Made | None) -> None:
         if not self.is_of_search:
             super()._log(trial, result, made)
             self.on_step_end(0, [])
@@ -201,7 +202,7 @@ class JsonLoggerCallback(ResultFiles):
 
 
 def complete(folder: str, reports: list[dict[str, Any]], has_table: bool) -> None:
-    """Write what a killed process had noted of a trial and its files lack.
+    """Add to a trial's files the reports that the journal has and a killed process did not write.
 
     Args:
         folder: Of the trial.
@@ -250,7 +251,7 @@ def _whole_lines(path: str) -> int:
 
 
 @contextlib.contextmanager
-def named(file: Any) -> Iterator[None]:
+def named(file: object) -> Iterator[None]:
     """An ``OSError`` of the block gets the name of the file, which that of a buffer lacks."""
     try:
         yield

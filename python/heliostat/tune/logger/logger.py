@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from heliostat.tune.aliases import Report
 from heliostat.tune.callback import Callback
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class LoggerCallback(Callback):
             trial: The trial.
         """
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Report) -> None:
         """A trial has reported.
 
         Args:
@@ -71,31 +72,31 @@ class LoggerCallback(Callback):
         """
 
     def on_trial_start(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         self.log_trial_start(trial)
 
     def on_trial_restore(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         self.log_trial_restore(trial)
 
     def on_checkpoint(
-        self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Any, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: object, **info: object
     ) -> None:
         self.log_trial_save(trial)
 
     def on_trial_result(
-        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, result: Report, **info: object
     ) -> None:
         self.log_trial_result(iteration, trial, result)
 
     def on_trial_complete(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         self.log_trial_end(trial, failed=False)
 
     def on_trial_error(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         self.log_trial_end(trial, failed=True)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.platform.extras import required
+from heliostat.tune.aliases import Report
 from heliostat.tune.logger.logger import LoggerCallback
 from heliostat.tune.logger.values import numbers
 from heliostat.tune.stopper import flattened
@@ -52,10 +53,10 @@ class MLflowLoggerCallback(LoggerCallback):
 
     def setup(
         self,
-        stop: Any = None,
+        stop: object = None,
         num_samples: int | None = None,
         total_num_samples: int | None = None,
-        **info: Any,
+        **info: object,
     ) -> None:
         mlflow = required("mlflow", type(self).__name__)
         if self.tracking_token:
@@ -77,7 +78,7 @@ class MLflowLoggerCallback(LoggerCallback):
             if not self.log_params_on_trial_end:
                 self._log_params(trial)
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Report) -> None:
         step = int(result.get("timesteps_total") or result.get("training_iteration", 0))
         for name, value in numbers(result).items():
             self._client.log_metric(self._runs[trial], name, value, step=step)

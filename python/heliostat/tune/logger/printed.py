@@ -43,7 +43,7 @@ def _lines(value: Any, indent: str) -> str:
     return text
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     if isinstance(value, str) and value and value.isprintable() and value.strip() == value:
         special = value[0] in "!&*-?{}[],#|>@`'\"%:" or ": " in value or " #" in value
         if not special and not _is_of_another_type(value):

@@ -97,7 +97,7 @@ class TBXLoggerCallback(MadeTogether):
                 except OSError as error:
                     raise with_name(error, file.file) from error
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: object) -> None:
         self._write_waiting()
         for file in self._unflushed:
             with named(file.file):
@@ -120,7 +120,7 @@ class TBXLoggerCallback(MadeTogether):
                 file.add(summary_event(0, made.SerializeToString()))
             file.file.close()
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_experiment_end(self, trials: list[Trial], **info: object) -> None:
         for trial in list(self._files):
             self.log_trial_end(trial)
 
@@ -148,7 +148,7 @@ def _parameters(summaries: Any, trial: Trial, last: dict[str, float]) -> tuple[A
     return tuple(summaries.hparams(chosen, numbers)) if chosen else ()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """numpy's numbers and arrays as Python's."""
     item = getattr(value, "tolist", None)
     return item() if callable(item) else value

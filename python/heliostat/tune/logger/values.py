@@ -26,7 +26,7 @@ def numbers(result: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def storable(value: Any) -> Any:
+def storable(value: object) -> Any:
     """Containers of plain values; what is none is shown as text."""
     if isinstance(value, Mapping):
         return {str(name): storable(one) for name, one in value.items()}

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.platform.extras import required
+from heliostat.tune.aliases import Report
 from heliostat.tune.logger.logger import LoggerCallback
 from heliostat.tune.logger.values import NAMES, SYSTEM, storable
 from heliostat.tune.stopper import flattened
@@ -44,7 +45,7 @@ class WandbLoggerCallback(LoggerCallback):
         log_config: bool = False,
         upload_checkpoints: bool = False,
         save_checkpoints: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         self._wandb: Any = required("wandb", type(self).__name__)
         if api_key and api_key_file:
@@ -58,10 +59,10 @@ class WandbLoggerCallback(LoggerCallback):
 
     def setup(
         self,
-        stop: Any = None,
+        stop: object = None,
         num_samples: int | None = None,
         total_num_samples: int | None = None,
-        **info: Any,
+        **info: object,
     ) -> None:
         if self._key_file:
             with open(os.path.expanduser(self._key_file)) as file:
@@ -92,7 +93,7 @@ class WandbLoggerCallback(LoggerCallback):
         }
         self._runs[trial] = self._wandb.init(**{**options, **self.kwargs})
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Report) -> None:
         self.log_trial_start(trial)
         left_out = {"done", *self.excludes, *SYSTEM, *NAMES}
         if not self.log_config:
@@ -116,7 +117,7 @@ class WandbLoggerCallback(LoggerCallback):
         if run is not None:
             run.finish(exit_code=1 if failed else 0)
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_experiment_end(self, trials: list[Trial], **info: object) -> None:
         for trial in list(self._runs):
             self.log_trial_end(trial)
 

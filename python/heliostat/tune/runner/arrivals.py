@@ -23,7 +23,7 @@ class Arrivals:
         """Listen to a call's answer."""
         ref._on_completed(functools.partial(self._add, ref))
 
-    def _add(self, ref: Any, value: Any) -> None:
+    def _add(self, ref: object, value: object) -> None:
         """Called once for each call, with its value or its error, from any thread."""
         with self._changed:
             self._come.append((ref, value))
@@ -31,7 +31,7 @@ class Arrivals:
                 self._changed.notify()
 
     def take(self, timeout_s: float, open_calls: int = 1) -> list[tuple[Any, Any]]:
-        """The answers that have come, in their order; none after ``timeout_s`` seconds without any.
+        """Wait for answers, and return those that have come in their order; none after ``timeout_s`` seconds.
 
         Args:
             timeout_s: How long the first is waited for.

@@ -41,16 +41,16 @@ class _Opaque:
     def __new__(cls, *given: Any, **named: Any) -> _Opaque:
         return super().__new__(cls)
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         """Nothing of it is kept."""
 
     def __call__(self, *given: Any, **named: Any) -> _Opaque:
         return self
 
-    def append(self, value: Any) -> None:
+    def append(self, value: object) -> None:
         """Nothing of it is kept."""
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         """Nothing of it is kept."""
 
 

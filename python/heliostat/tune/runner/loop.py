@@ -19,6 +19,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.exceptions import ObjectLostError, RayError, RayTaskError
+from heliostat.tune.aliases import Report
 from heliostat.tune.callback import Callback, CallbackList
 from heliostat.tune.config import CheckpointConfig
 from heliostat.tune.environment import Variables
@@ -60,7 +61,12 @@ class Place:
     """A trial that runs: its actor and the call that is under way."""
 
     def __init__(
-        self, trial: Trial, actor: Any, resources: PlacementGroupFactory, group: Any, is_new: bool
+        self,
+        trial: Trial,
+        actor: Any,
+        resources: PlacementGroupFactory,
+        group: Any,
+        is_new: bool,
     ) -> None:
         self.trial, self.actor, self.resources, self.group = trial, actor, resources, group
         self.since = time.monotonic()
@@ -78,7 +84,7 @@ class Loop:
         self,
         search: Search,
         store: Store,
-        trainable: Any,
+        trainable: object,
         experiment_name: str,
         checkpoints: CheckpointConfig,
         callbacks: CallbackList,
@@ -357,7 +363,7 @@ class Loop:
                 self._places.setdefault(ref, place)
             raise
 
-    def _reports(self, trial: Trial, answer: Batch | BaseException, made: Any) -> str:
+    def _reports(self, trial: Trial, answer: Batch | BaseException, made: object) -> str:
         """Take in a trial's reports; what becomes of it."""
         decision = CONTINUE
         if isinstance(answer, BaseException):
@@ -424,7 +430,7 @@ class Loop:
         self._store.status(trial)
         return None
 
-    def _reported(self, trial: Trial, result: dict[str, Any], made: Any) -> str:
+    def _reported(self, trial: Trial, result: Report, made: object) -> str:
         result["config"] = trial.config
         result["experiment_tag"] = trial.experiment_tag
         name = result.get("checkpoint_dir_name")
@@ -448,11 +454,11 @@ class Loop:
             self._tell_checkpoint(trial)
         return decision
 
-    def _checkpointed(self, trial: Trial, name: str, made: Any) -> None:
+    def _checkpointed(self, trial: Trial, name: str, made: object) -> None:
         self._note_checkpoint(trial, name, made)
         self._tell_checkpoint(trial)
 
-    def _note_checkpoint(self, trial: Trial, name: str, made: Any) -> None:
+    def _note_checkpoint(self, trial: Trial, name: str, made: object) -> None:
         path = self._store.checkpoint_path(trial, name)
         trial.checkpoint_count += 1
         if path != trial.checkpoint_path:
@@ -476,7 +482,7 @@ class Loop:
         for path in self._objects.keys() - wanted:
             del self._objects[path]
 
-    def _kept_of(self, result: dict[str, Any]) -> dict[str, Any]:
+    def _kept_of(self, result: Report) -> dict[str, Any]:
         score = self._checkpoints.checkpoint_score_attribute
         if not self._variables.keeps_score_only or score is None:
             return result
@@ -675,7 +681,7 @@ class Loop:
                 return
 
 
-def _answer(ref: Any) -> Batch | RayError:
+def _answer(ref: object) -> Batch | RayError:
     try:
         batch: Batch = ray.get(ref)
     except RayError as error:

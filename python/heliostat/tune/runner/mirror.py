@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.tune.error import TuneError
@@ -214,7 +213,7 @@ def _whole(storage: ArrowStorage, parts: list[str]) -> bytes:
     return bytes(journal)
 
 
-def is_of_one_process(filesystem: Any) -> bool:
+def is_of_one_process(filesystem: object) -> bool:
     """Whether what a process writes there is seen by no other, as with ``memory://``."""
     spec = getattr(getattr(filesystem, "handler", None), "fs", None)
     return getattr(filesystem, "type_name", "") == "mock" or "memory" in (

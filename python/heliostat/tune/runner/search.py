@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from heliostat.tune.aliases import Report
 from heliostat.tune.error import TuneError
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory
 from heliostat.tune.runner.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial
@@ -33,7 +34,7 @@ class Source(Protocol):
     def is_finished(self) -> bool:
         """Whether there will be no more."""
 
-    def on_result(self, trial: Trial, result: dict[str, Any]) -> None:
+    def on_result(self, trial: Trial, result: Report) -> None:
         """A trial has reported."""
 
     def on_complete(self, trial: Trial, failed: bool) -> None:
@@ -172,7 +173,7 @@ class Search:
         """The trial runs."""
         trial.status, trial.stopped_by = RUNNING, ""
 
-    def reported(self, trial: Trial, result: dict[str, Any]) -> str:
+    def reported(self, trial: Trial, result: Report) -> str:
         """Decide about the trial after a result."""
         trial.last_result = result
         self._check(result)
@@ -196,11 +197,11 @@ class Search:
             self.is_stopping = True
         return decision
 
-    def _stopped(self, trial: Trial, by: object, result: dict[str, Any]) -> None:
+    def _stopped(self, trial: Trial, by: object, result: Report) -> None:
         iteration = result.get("training_iteration")
         trial.stopped_by = f"{type(by).__name__} stopped it at iteration {iteration}."
 
-    def _check(self, result: dict[str, Any]) -> None:
+    def _check(self, result: Report) -> None:
         for metric in self.limits.metrics:
             if metric not in result and not _has(result, metric):
                 break
@@ -308,7 +309,7 @@ ADDED = frozenset(
 )
 
 
-def _has(result: dict[str, Any], metric: str) -> bool:
+def _has(result: Report, metric: str) -> bool:
     value: Any = result
     if metric in result:
         return True

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.error import TuneError
 from heliostat.tune.runner.trial import Trial
 from heliostat.tune.search.basic_variant import BasicVariantGenerator
@@ -70,7 +71,7 @@ class VariantSource:
             self._names.trial_id(number), config, chosen, experiment_tag(number, chosen)
         )
 
-    def on_result(self, trial: Trial, result: dict[str, Any]) -> None:
+    def on_result(self, trial: Trial, result: Report) -> None:
         """Nothing is learnt."""
 
     def on_complete(self, trial: Trial, failed: bool) -> None:
@@ -118,7 +119,7 @@ class SearcherSource:
         tag = experiment_tag(number + 1, paths_of(config))
         return self._make(trial_id, config, paths_of(suggestion), tag)
 
-    def on_result(self, trial: Trial, result: dict[str, Any]) -> None:
+    def on_result(self, trial: Trial, result: Report) -> None:
         self.searcher.on_trial_result(trial.trial_id, result)
 
     def on_complete(self, trial: Trial, failed: bool) -> None:
@@ -127,7 +128,7 @@ class SearcherSource:
 
 
 def _without_choices(space: Mapping[str, Any]) -> dict[str, Any]:
-    config: dict[str, Any] = copied(space)
+    config: Config = copied(space)
     for path, _ in list(unresolved(config)):
         *way, last = path
         inner: Any = config

@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.error import TuneTypeError
 from heliostat.tune.logger.columns import as_json
 from heliostat.tune.logger.files import complete, named
@@ -128,11 +129,11 @@ class Store:
         except OSError as error:
             logger.warning("The checkpoint %s is not removed: %s", path, error)
 
-    def _record(self, kind: str, trial_id: str, value: Any) -> None:
+    def _record(self, kind: str, trial_id: str, value: object) -> None:
         self._record_taken()
         self._append(kind, trial_id, value)
 
-    def _append(self, kind: str, trial_id: str, value: Any) -> None:
+    def _append(self, kind: str, trial_id: str, value: object) -> None:
         record = pickle.dumps((kind, trial_id, value))
         with named(self._journal):
             self._journal.write(record)
@@ -183,7 +184,7 @@ class Store:
         _write(os.path.join(folder, "params.pkl"), config)
         _write(os.path.join(folder, "params.json"), as_json(trial.config).encode())
 
-    def reported(self, trial: Trial, result: dict[str, Any], is_changed: bool = False) -> None:
+    def reported(self, trial: Trial, result: Report, is_changed: bool = False) -> None:
         """A trial has reported; or what it reported last was changed."""
         kept = result.copy()
         kept.pop("config", None)
@@ -252,17 +253,17 @@ class Store:
             self._mirror.close()
 
 
-def _picklable(result: dict[str, Any]) -> dict[str, Any]:
+def _picklable(result: Report) -> dict[str, Any]:
     """A report, where it cannot be pickled as text."""
     try:
         pickle.dumps(result)
     except Exception:
-        told: dict[str, Any] = json.loads(as_json(result))
+        told: Report = json.loads(as_json(result))
         return told
     return result
 
 
-def _unpicklable(config: dict[str, Any], error: Exception) -> str:
+def _unpicklable(config: Config, error: Exception) -> str:
     """Return a sentence about the value that cannot be pickled."""
     from heliostat import cloudpickle
 
@@ -277,7 +278,7 @@ def _unpicklable(config: dict[str, Any], error: Exception) -> str:
     return f"The configuration of a trial cannot be pickled: {error}."
 
 
-def pickled(value: Any) -> bytes:
+def pickled(value: object) -> bytes:
     """A setting for the file; empty where it cannot be pickled, so that a restored search lacks it."""
     from heliostat import cloudpickle
 

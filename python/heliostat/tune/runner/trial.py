@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from heliostat.core.platform import settings
 from heliostat.train.checkpoint import Checkpoint
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory, as_resources
 from heliostat.tune.trainable.spec import checkpoint_at
 
@@ -69,12 +70,12 @@ class Trial:
     ERROR: ClassVar[str] = ERROR
 
     trainable_name: str = field(kw_only=False)
-    config: dict[str, Any] = field(default_factory=dict)
+    config: Config = field(default_factory=dict)
     trial_id: str = field(default_factory=_new_id)
     evaluated_params: dict[str, Any] = field(default_factory=dict)
     experiment_tag: str = ""
     status: str = PENDING
-    last_result: dict[str, Any] = field(default_factory=dict)
+    last_result: Report = field(default_factory=dict)
     checkpoint_path: str | None = None  # of the latest one
     checkpoints: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     checkpoint_count: int = 0  # how many were made, removed ones included
@@ -238,7 +239,7 @@ class Trial:
         """Return the checkpoint with a path, such as one of ``checkpoints``."""
         return checkpoint_at(path, self.storage)
 
-    def set_config(self, config: dict[str, Any], experiment_tag: str | None = None) -> None:
+    def set_config(self, config: Config, experiment_tag: str | None = None) -> None:
         """Give the trial another configuration (and tag), from its next start on."""
         self.config, self.is_changed = config, True
         self.experiment_tag = self.experiment_tag if experiment_tag is None else experiment_tag
@@ -271,7 +272,7 @@ class Trial:
         """Give the trial another short text of what was chosen."""
         self.experiment_tag = experiment_tag
 
-    def update_last_result(self, result: dict[str, Any]) -> None:
+    def update_last_result(self, result: Report) -> None:
         """Take in a result of a trial that no search runs."""
         self.last_result = result
         self._told.append(result)

@@ -32,7 +32,7 @@ SCHEDULER_IMPORT: dict[str, type[TrialScheduler]] = {
 }
 
 
-def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
+def create_scheduler(scheduler: str, **kwargs: object) -> TrialScheduler:
     """Return the scheduler of that name.
 
     Args:

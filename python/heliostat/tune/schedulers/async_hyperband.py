@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.core.platform.extras import required
+from heliostat.tune.aliases import Report
 from heliostat.tune.error import ArgumentError
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler
 
@@ -84,7 +85,7 @@ class AsyncHyperBandScheduler(FIFOScheduler):
         )
         self._bracket_of[trial.trial_id] = chosen
 
-    def on_trial_result(self, tune_controller: Search, trial: Trial, result: dict[str, Any]) -> str:
+    def on_trial_result(self, tune_controller: Search, trial: Trial, result: Report) -> str:
         if self._time_attr not in result or self._value(result) is None:
             return self.CONTINUE
         if result[self._time_attr] >= self._max_t and self._stop_last:
@@ -94,18 +95,16 @@ class AsyncHyperBandScheduler(FIFOScheduler):
         self._stopped += decision == self.STOP
         return decision
 
-    def on_trial_complete(
-        self, tune_controller: Search, trial: Trial, result: dict[str, Any]
-    ) -> None:
+    def on_trial_complete(self, tune_controller: Search, trial: Trial, result: Report) -> None:
         if self._time_attr in result and self._value(result) is not None:
             self._judge(trial, result)
 
-    def _value(self, result: dict[str, Any]) -> float | None:
+    def _value(self, result: Report) -> float | None:
         """The metric, the higher the better."""
         value = result.get(self._metric or "")
         return value if value is None or self._mode == "max" else -value
 
-    def _judge(self, trial: Trial, result: dict[str, Any]) -> str:
+    def _judge(self, trial: Trial, result: Report) -> str:
         value = self._value(result)
         assert value is not None
         bracket = self._bracket_of[trial.trial_id]

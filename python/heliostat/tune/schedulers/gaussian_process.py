@@ -24,7 +24,7 @@ FIXED = 2  # the leading columns, which nobody chooses: time and score before
 class _Process:
     """Fitted to rows of numbers from 0 to 1, the first of which is the time."""
 
-    def __init__(self, rows: Any, gains: Any, kernel: tuple[float, float, float] | None = None):
+    def __init__(self, rows: Any, gains: object, kernel: tuple[float, float, float] | None = None):
         self._rows = rows
         if kernel is None:
             grid = itertools.product(LENGTHS, FADINGS, NOISES)
@@ -92,7 +92,7 @@ def best_gain(
     span = np.array([pair[1] - pair[0] for pair in bounds])
     first, reach = known[:, :FIXED].min(0), np.ptp(known[:, :FIXED], axis=0)
 
-    def scaled(fixed_part: Any, values: Any) -> Any:
+    def scaled(fixed_part: object, values: object) -> Any:
         own = (np.asarray(fixed_part, dtype=float) - first) / (reach + 1e-8)
         return np.hstack([own, (np.asarray(values, dtype=float) - low) / (span + 1e-12)])
 

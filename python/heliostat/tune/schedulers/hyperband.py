@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from heliostat.tune.aliases import Report
 from heliostat.tune.error import ArgumentError
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler, may_grow
 
@@ -116,7 +117,7 @@ class HyperBandScheduler(FIFOScheduler):
         bracket.results[trial] = None
         bracket.seats -= 1
 
-    def on_trial_result(self, tune_controller: Search, trial: Trial, result: dict[str, Any]) -> str:
+    def on_trial_result(self, tune_controller: Search, trial: Trial, result: Report) -> str:
         if self._time_attr not in result or self._metric not in result:
             return self.CONTINUE
         bracket = self._bracket_of[trial.trial_id]
@@ -136,9 +137,7 @@ class HyperBandScheduler(FIFOScheduler):
             self.CONTINUE if self._goes_on(bracket, trial) else self._paused(tune_controller, trial)
         )
 
-    def on_trial_complete(
-        self, tune_controller: Search, trial: Trial, result: dict[str, Any]
-    ) -> None:
+    def on_trial_complete(self, tune_controller: Search, trial: Trial, result: Report) -> None:
         self.on_trial_remove(tune_controller, trial)
 
     def on_trial_error(self, tune_controller: Search, trial: Trial) -> None:
@@ -192,7 +191,7 @@ class HyperBandScheduler(FIFOScheduler):
             size = math.ceil(self._in_round / (halvings + 1) * self._factor**halvings)
             self._brackets.append(_Bracket(size, milestone, halvings, seats=size))
 
-    def _time(self, result: dict[str, Any] | None) -> float:
+    def _time(self, result: Report | None) -> float:
         return 0 if result is None else result[self._time_attr]
 
     def _goes_on(self, bracket: _Bracket, trial: Trial) -> bool:
@@ -227,7 +226,7 @@ class HyperBandScheduler(FIFOScheduler):
                 bracket.released.add(trial.trial_id)
                 self._released(controller, trial)
 
-    def _score(self, result: dict[str, Any] | None) -> float:
+    def _score(self, result: Report | None) -> float:
         """The metric, the higher the better; NaN is the worst."""
         value = float("nan") if result is None else float(result[self._metric or ""])
         if math.isnan(value):
@@ -250,7 +249,7 @@ class HyperBandForBOHB(HyperBandScheduler):
     def _halvings_of(self, place: int) -> int:
         return self._in_round - place - 1
 
-    def on_trial_result(self, tune_controller: Search, trial: Trial, result: dict[str, Any]) -> str:
+    def on_trial_result(self, tune_controller: Search, trial: Trial, result: Report) -> str:
         result["hyperband_info"] = {}
         bracket = self._bracket_of.get(trial.trial_id)
         reached = bracket.milestone if bracket is not None else math.inf

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.core.platform.extras import required
+from heliostat.tune.aliases import Report
 from heliostat.tune.error import ArgumentError
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler
 
@@ -65,7 +66,7 @@ class MedianStoppingRule(FIFOScheduler):
                 "the scheduler."
             )
 
-    def on_trial_result(self, tune_controller: Search, trial: Trial, result: dict[str, Any]) -> str:
+    def on_trial_result(self, tune_controller: Search, trial: Trial, result: Report) -> str:
         if self._time_attr not in result or self._metric not in result:
             return self.CONTINUE
         if trial.trial_id in self._stopped:
@@ -90,9 +91,7 @@ class MedianStoppingRule(FIFOScheduler):
         self._stopped.add(trial.trial_id)
         return self.STOP if self._hard_stop else self.PAUSE
 
-    def on_trial_complete(
-        self, tune_controller: Search, trial: Trial, result: dict[str, Any]
-    ) -> None:
+    def on_trial_complete(self, tune_controller: Search, trial: Trial, result: Report) -> None:
         has_both = self._time_attr in result and self._metric in result
         if not has_both or trial.trial_id in self._stopped:
             return

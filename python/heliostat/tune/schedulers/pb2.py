@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from heliostat.tune.aliases import Config
 from heliostat.tune.error import TuneError
 from heliostat.tune.schedulers.pbt import PopulationBasedTraining
 
@@ -172,7 +173,7 @@ def _at(config: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return value
 
 
-def _put(config: dict[str, Any], path: tuple[str, ...], value: float) -> None:
+def _put(config: Config, path: tuple[str, ...], value: float) -> None:
     """Whole numbers stay whole."""
     inner: Any = config
     *way, last = path

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from heliostat.tune.aliases import Config, Report, Space
 from heliostat.tune.error import ArgumentError, TuneError
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler, may_grow
 from heliostat.tune.search.sample import Domain, Function
@@ -90,7 +91,7 @@ class PopulationBasedTraining(FIFOScheduler):
         mode: str | None = None,
         perturbation_interval: float = 60.0,
         burn_in_period: float = 0.0,
-        hyperparam_mutations: dict[str, Any] | None = None,
+        hyperparam_mutations: Space | None = None,
         quantile_fraction: float = 0.25,
         resample_probability: float = 0.25,
         perturbation_factors: tuple[float, float] = (1.2, 0.8),
@@ -138,7 +139,7 @@ class PopulationBasedTraining(FIFOScheduler):
         self._states[trial.trial_id] = _State(trial.experiment_tag)
         self._complete(trial)
 
-    def on_trial_result(self, tune_controller: Search, trial: Trial, result: dict[str, Any]) -> str:
+    def on_trial_result(self, tune_controller: Search, trial: Trial, result: Report) -> str:
         for name in (self._time_attr, self._metric):
             if name in result:
                 continue
@@ -170,9 +171,7 @@ class PopulationBasedTraining(FIFOScheduler):
     def on_trial_saved(self, tune_controller: Search, trial: Trial) -> None:
         self._serve_those_who_wait(tune_controller, trial)
 
-    def on_trial_complete(
-        self, tune_controller: Search, trial: Trial, result: dict[str, Any]
-    ) -> None:
+    def on_trial_complete(self, tune_controller: Search, trial: Trial, result: Report) -> None:
         self._ended(tune_controller, trial)
 
     def on_trial_error(self, tune_controller: Search, trial: Trial) -> None:
@@ -284,7 +283,7 @@ class PopulationBasedTraining(FIFOScheduler):
         else:
             trial.take_over(best)
 
-    def _write_policy(self, trial: Trial, best: Trial, config: dict[str, Any]) -> None:
+    def _write_policy(self, trial: Trial, best: Trial, config: Config) -> None:
         """One more line in the files that a replay reads; a copy has the history of its original."""
         folder = trial.local_experiment_path
         line = json.dumps(
@@ -362,7 +361,7 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
                 logger.warning("PBT replay: the policy's configuration replaces %s", trial.config)
             trial.config = self.config
 
-    def on_trial_result(self, tune_controller: Search, trial: Trial, result: dict[str, Any]) -> str:
+    def on_trial_result(self, tune_controller: Search, trial: Trial, result: Report) -> str:
         self._step = result.get("training_iteration", self._step)
         if self._perturbations == len(self._policy):
             return self.CONTINUE
@@ -424,7 +423,7 @@ def _drawn(choices: Any) -> Any:
     return choices.sample() if isinstance(choices, Domain) else choices()
 
 
-def _check_choices(name: str, choices: Any) -> None:
+def _check_choices(name: str, choices: object) -> None:
     if isinstance(choices, Function):
         raise ValueError(
             f"hyperparam_mutations[{name!r}] is a tune.sample_from, which has no trial to look at: use a "
@@ -461,7 +460,7 @@ def _read_policy(path: str) -> tuple[dict[str, Any] | None, list[tuple[int, dict
     return first, policy
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """numpy's numbers as Python's; other objects as text."""
     item = getattr(value, "tolist", None)
     return item() if callable(item) else str(value)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from heliostat.tune.aliases import Report
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 
@@ -53,7 +54,7 @@ class DistributeResources:
         self,
         tune_controller: Search,
         trial: Trial,
-        result: dict[str, Any],
+        result: Report,
         scheduler: ResourceChangingScheduler,
     ) -> PlacementGroupFactory | None:
         """Return what a trial should have now; None: what it has."""
@@ -142,7 +143,7 @@ class DistributeResourcesToTopJob(DistributeResources):
         self,
         tune_controller: Search,
         trial: Trial,
-        result: dict[str, Any],
+        result: Report,
         scheduler: ResourceChangingScheduler,
     ) -> PlacementGroupFactory | None:
         self.metric, self.mode = self.metric or scheduler.metric, self.mode or scheduler.mode
@@ -286,7 +287,7 @@ class ResourceChangingScheduler(TrialScheduler):
         self._coming.pop(trial.trial_id, None)
         self._base_scheduler.on_trial_error(tune_controller, trial)
 
-    def on_trial_result(self, tune_controller: Search, trial: Trial, result: dict[str, Any]) -> str:
+    def on_trial_result(self, tune_controller: Search, trial: Trial, result: Report) -> str:
         if tune_controller.reuses_actors:
             raise ValueError(
                 "ResourceChangingScheduler needs a new process for each start: leave out reuse_actors of "
@@ -305,9 +306,7 @@ class ResourceChangingScheduler(TrialScheduler):
     def on_trial_saved(self, tune_controller: Search, trial: Trial) -> None:
         self._base_scheduler.on_trial_saved(tune_controller, trial)
 
-    def on_trial_complete(
-        self, tune_controller: Search, trial: Trial, result: dict[str, Any]
-    ) -> None:
+    def on_trial_complete(self, tune_controller: Search, trial: Trial, result: Report) -> None:
         self._coming.pop(trial.trial_id, None)
         self._base_scheduler.on_trial_complete(tune_controller, trial, result)
 

@@ -6,6 +6,7 @@ import os
 import pickle
 from typing import TYPE_CHECKING, Any
 
+from heliostat.tune.aliases import Report
 from heliostat.tune.result import DEFAULT_METRIC
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class TrialScheduler:
             trial: The trial.
         """
 
-    def on_trial_result(self, tune_controller: Search, trial: Trial, result: dict[str, Any]) -> str:
+    def on_trial_result(self, tune_controller: Search, trial: Trial, result: Report) -> str:
         """Return CONTINUE, PAUSE or STOP, when a trial has reported.
 
         Args:
@@ -135,9 +136,7 @@ class TrialScheduler:
             trial: The trial.
         """
 
-    def on_trial_complete(
-        self, tune_controller: Search, trial: Trial, result: dict[str, Any]
-    ) -> None:
+    def on_trial_complete(self, tune_controller: Search, trial: Trial, result: Report) -> None:
         """Called when a trial has ended.
 
         Args:
@@ -198,7 +197,7 @@ class TrialScheduler:
             self.__dict__.update(pickle.load(file))
 
 
-def may_grow(controller: Any) -> bool:
+def may_grow(controller: object) -> bool:
     """Whether there will be more trials. Who drives a scheduler by hand, without a search, has all."""
     return bool(getattr(controller, "has_more", False))
 

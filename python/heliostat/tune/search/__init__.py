@@ -39,7 +39,7 @@ SEARCH_ALG_IMPORT: dict[str, Callable[[], Any]] = {
 }
 
 
-def create_searcher(search_alg: str, **kwargs: Any) -> Any:
+def create_searcher(search_alg: str, **kwargs: object) -> Any:
     """Return the search algorithm of that name.
 
     Args:

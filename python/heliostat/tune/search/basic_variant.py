@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from heliostat.tune.aliases import Report, State
 from heliostat.tune.error import TuneError
 from heliostat.tune.search.sample import generator
 from heliostat.tune.search.search_algorithm import SearchAlgorithm
@@ -43,7 +44,7 @@ class BasicVariantGenerator(SearchAlgorithm):
         points_to_evaluate: list[dict[str, Any]] | None = None,
         max_concurrent: int = 0,
         constant_grid_search: bool = False,
-        random_state: Any = None,
+        random_state: object = None,
     ) -> None:
         super().__init__()
         self.points = list(points_to_evaluate or [])
@@ -78,11 +79,11 @@ class BasicVariantGenerator(SearchAlgorithm):
         return None
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Report | None = None, error: bool = False
     ) -> None:
         self._open.discard(trial_id)
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Go on from an earlier state: the trials that were made are passed over."""
         for _ in range(state["number"] - self._number):
             self._next()

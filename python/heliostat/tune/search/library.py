@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from heliostat.core.platform.extras import required
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.result import DEFAULT_METRIC
 from heliostat.tune.search.sample import Domain
 from heliostat.tune.search.searcher import UNDEFINED_METRIC_MODE, UNDEFINED_SEARCH_SPACE, Searcher
@@ -32,7 +33,7 @@ class LibrarySearcher(Searcher):
 
     def __init__(
         self,
-        space: Any = None,
+        space: object = None,
         metric: str | None = None,
         mode: str | None = None,
         points_to_evaluate: list[dict[str, Any]] | None = None,
@@ -66,14 +67,14 @@ class LibrarySearcher(Searcher):
         """The same for values that the user has given."""
         return values, values
 
-    def _tell(self, asked: Any, loss: float | None) -> None:
+    def _tell(self, asked: object, loss: float | None) -> None:
         """Tell the library the result, the lower the better; None: the trial failed."""
         raise NotImplementedError
 
     # --- what a search calls ---
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: Any
     ) -> bool:
         if self._space is not None and next(unresolved(config), None) is not None:
             return False
@@ -98,7 +99,7 @@ class LibrarySearcher(Searcher):
         self._begin()
         self._has_begun = True
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Config | str | None:
         self._check()
         point = self._points.pop(0) if self._points else None
         found: Any = self._ask() if point is None else self._ask_point(flattened(point))
@@ -108,7 +109,7 @@ class LibrarySearcher(Searcher):
         return nested(values)
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Report | None = None, error: bool = False
     ) -> None:
         asked = self._open.pop(trial_id, None)
         if asked is not None:
@@ -159,7 +160,7 @@ def domains_of(space: Mapping[str, Any], searcher: str) -> dict[str, Domain]:
 
 
 def unknown_domain(searcher: str, name: str, domain: Domain) -> ValueError:
-    """The error for a domain that a library has no word for."""
+    """The error for a kind of parameter that a search library does not support."""
     return ValueError(f"{searcher} takes no parameter such as {name!r}: {describe(domain)}.")
 
 

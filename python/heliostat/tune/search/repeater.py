@@ -8,6 +8,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
+from heliostat.tune.aliases import Config, Report, State
 from heliostat.tune.search.searcher import Searcher
 
 TRIAL_INDEX = "__trial_index__"
@@ -18,7 +19,7 @@ class _Group:
     """Trials of one configuration; the searcher knows the first."""
 
     first: str
-    config: dict[str, Any]
+    config: Config
     scores: dict[str, float | None] = field(default_factory=dict)
 
 
@@ -62,14 +63,14 @@ class Repeater(Searcher):
         self._group_of: dict[str, _Group] = {}
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: Any
     ) -> bool:
         taken = self.searcher.set_search_properties(metric, mode, config, **spec)
         self._metric = self.searcher.metric or self._metric or metric
         self._mode = self.searcher.mode or self._mode or mode
         return taken
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Config | str | None:
         if self._group is None or len(self._group.scores) == self.repeat:
             suggestion = self.searcher.suggest(trial_id)
             if not isinstance(suggestion, dict):
@@ -83,7 +84,7 @@ class Repeater(Searcher):
         return config
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Report | None = None, error: bool = False
     ) -> None:
         group = self._group_of.pop(trial_id, None)
         if group is None:
@@ -101,11 +102,11 @@ class Repeater(Searcher):
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         return False
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         own = {name: value for name, value in vars(self).items() if name != "searcher"}
         return {"own": own, "inner": self.searcher.get_state()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         self.searcher.set_state(state["inner"])
         vars(self).update(state["own"])
 

@@ -33,7 +33,7 @@ class Domain:
     sampler: "Sampler | None" = None
     default_sampler_cls: "Callable[[], Sampler] | None" = None
 
-    def cast(self, value: Any) -> Any:
+    def cast(self, value: object) -> Any:
         """The value as one of the domain's type."""
         return value
 
@@ -59,7 +59,7 @@ class Domain:
         new.set_sampler(sampler, allow_override)
         return new
 
-    def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
+    def sample(self, config: object = None, size: int = 1, random_state: object = None) -> Any:
         """Return one value, or a list of ``size`` values.
 
         Args:
@@ -102,7 +102,7 @@ class Sampler:
         ]
         return drawn[0] if size == 1 else drawn
 
-    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+    def _draw(self, domain: object, rng: object, config: object) -> Any:
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ class Uniform(Sampler):
 class LogUniform(Sampler):
     """The value's logarithm is uniform."""
 
-    def __init__(self, base: Any = _MISSING) -> None:
+    def __init__(self, base: object = _MISSING) -> None:
         _warn_of(base)
 
     def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
@@ -152,7 +152,7 @@ class Normal(Sampler):
 class Grid(Sampler):
     """Nothing is drawn: each value gets a trial."""
 
-    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+    def _draw(self, domain: object, rng: object, config: object) -> Any:
         raise RuntimeError("A grid has nothing to draw: each of its values gets a trial.")
 
 
@@ -180,7 +180,7 @@ class _Numeric(Domain):
         """The same, each number as likely."""
         return self._with(Uniform())
 
-    def loguniform(self, base: Any = _MISSING) -> "Self":
+    def loguniform(self, base: object = _MISSING) -> "Self":
         """The same, with a uniform logarithm."""
         if self.lower <= 0:
             raise ValueError(
@@ -258,7 +258,7 @@ class Float(_Numeric):
     def _of_number(self, value: float) -> float:
         return float(value)
 
-    def _multiple(self, rounding: Quantized, rng: Any, config: Any) -> float:
+    def _multiple(self, rounding: Quantized, rng: object, config: object) -> float:
         q, inner = rounding.q, copy.copy(self)
         if math.isfinite(self.lower):
             inner.lower = math.ceil(round(self.lower / q, 9)) * q
@@ -301,7 +301,7 @@ class Integer(_Numeric):
     def _of_number(self, value: float) -> int:
         return math.floor(value)
 
-    def _multiple(self, rounding: Quantized, rng: Any, config: Any) -> int:
+    def _multiple(self, rounding: Quantized, rng: object, config: object) -> int:
         q = rounding.q
         lower, upper = math.ceil(self.lower / q), math.floor(self.upper / q)
         if upper < lower:
@@ -338,7 +338,7 @@ class Categorical(Domain):
         """The same, with a trial for each value, as ``grid_search``."""
         return self._with(Grid())
 
-    def is_valid(self, value: Any) -> bool:
+    def is_valid(self, value: object) -> bool:
         return value in self.categories
 
     def __len__(self) -> int:
@@ -397,7 +397,7 @@ class Function(Domain):
     def is_function(self) -> bool:
         return True
 
-    def is_valid(self, value: Any) -> bool:
+    def is_valid(self, value: object) -> bool:
         return True
 
     @property
@@ -431,7 +431,7 @@ class _BackwardsCompatibleNumpyRng:
         generator_or_seed: A generator, a ``RandomState``, a seed, or None for numpy's global numbers.
     """
 
-    def __init__(self, generator_or_seed: Any = None) -> None:
+    def __init__(self, generator_or_seed: object = None) -> None:
         np = required("numpy", "Search spaces", "tune")
 
         if isinstance(generator_or_seed, int | np.integer):
@@ -455,7 +455,7 @@ class _BackwardsCompatibleNumpyRng:
         return getattr(self._rng, older.get(name, name))
 
 
-def generator(random_state: Any) -> Any:
+def generator(random_state: object) -> Any:
     """A numpy generator for a seed, a generator, or None for the global one."""
     if random_state is None or isinstance(random_state, int) or hasattr(random_state, "dtype"):
         return _BackwardsCompatibleNumpyRng(random_state)
@@ -466,7 +466,7 @@ def _divides(q: float, value: float) -> bool:
     return abs(value / q - round(value / q)) < 1e-9
 
 
-def _warn_of(base: Any) -> None:
+def _warn_of(base: object) -> None:
     if base is not _MISSING:
         warnings.warn("`base` has no effect: the distribution is the same.", stacklevel=3)
 
@@ -508,7 +508,7 @@ def quniform(lower: float, upper: float, q: float) -> Float:
     return Float(lower, upper).uniform().quantized(q)
 
 
-def loguniform(lower: float, upper: float, base: Any = _MISSING) -> Float:
+def loguniform(lower: float, upper: float, base: object = _MISSING) -> Float:
     """Draw a number whose logarithm is uniform between those of the bounds.
 
     Args:
@@ -528,7 +528,7 @@ def loguniform(lower: float, upper: float, base: Any = _MISSING) -> Float:
     return Float(lower, upper).loguniform()
 
 
-def qloguniform(lower: float, upper: float, q: float, base: Any = _MISSING) -> Float:
+def qloguniform(lower: float, upper: float, q: float, base: object = _MISSING) -> Float:
     """Draw as ``loguniform``, rounded to a multiple of ``q``.
 
     Args:
@@ -584,7 +584,7 @@ def randint(lower: int, upper: int) -> Integer:
     return Integer(lower, upper).uniform()
 
 
-def lograndint(lower: int, upper: int, base: Any = _MISSING) -> Integer:
+def lograndint(lower: int, upper: int, base: object = _MISSING) -> Integer:
     """Draw a whole number whose logarithm is about uniform.
 
     Args:
@@ -623,7 +623,7 @@ def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
     return Integer(lower, upper).uniform().quantized(q)
 
 
-def qlograndint(lower: int, upper: int, q: int, base: Any = _MISSING) -> Integer:
+def qlograndint(lower: int, upper: int, q: int, base: object = _MISSING) -> Integer:
     """Draw a whole number whose logarithm is about uniform, a multiple of ``q``.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import pickle
 import sys
@@ -10,7 +9,9 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from heliostat.tune.aliases import Config, Report, State
 from heliostat.tune.search.variant_generator import Path, experiment_tag
+from heliostat.tune.state_files import newest_state
 
 if TYPE_CHECKING:
     from heliostat.tune.experiment import Experiment
@@ -44,7 +45,7 @@ class SearchAlgorithm:
         return self._total
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: Any
     ) -> bool:
         """Take over what was not said at construction.
 
@@ -59,7 +60,7 @@ class SearchAlgorithm:
         """
         return True
 
-    def add_configurations(self, experiments: Any) -> None:
+    def add_configurations(self, experiments: object) -> None:
         """Take in experiments, whose trials :meth:`next_trial` makes.
 
         Args:
@@ -83,7 +84,7 @@ class SearchAlgorithm:
     def _made(
         self,
         experiment: Experiment,
-        config: dict[str, Any],
+        config: Config,
         chosen: Mapping[Path, Any],
         trial_id: str | None = None,
         tag: str | None = None,
@@ -102,7 +103,7 @@ class SearchAlgorithm:
         trial.folder = trial.default_folder()
         return trial
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Report) -> None:
         """Called when a trial has reported.
 
         Args:
@@ -111,7 +112,7 @@ class SearchAlgorithm:
         """
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Report | None = None, error: bool = False
     ) -> None:
         """Called when a trial has ended.
 
@@ -131,7 +132,7 @@ class SearchAlgorithm:
 
     # --- going on later ---
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return what ``set_state`` takes."""
         return {
             "prefix": self._prefix,
@@ -139,7 +140,7 @@ class SearchAlgorithm:
             "is_finished": self._is_finished,
         }
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Go on from an earlier state, with the same experiments added.
 
         Args:
@@ -166,7 +167,7 @@ class SearchAlgorithm:
         Args:
             dirpath: The folder.
         """
-        return bool(self._files(dirpath))
+        return newest_state(dirpath, self.CKPT_FILE_TMPL) is not None
 
     def restore_from_dir(self, dirpath: str) -> None:
         """Read what ``save_to_dir`` wrote last.
@@ -177,14 +178,11 @@ class SearchAlgorithm:
         Raises:
             RuntimeError: The folder has none.
         """
-        found = self._files(dirpath)
-        if not found:
+        found = newest_state(dirpath, self.CKPT_FILE_TMPL)
+        if found is None:
             raise RuntimeError(f"There is no state of {type(self).__name__} in {dirpath}.")
-        with open(max(found, key=os.path.getmtime), "rb") as file:
+        with open(found, "rb") as file:
             self.set_state(pickle.load(file))
-
-    def _files(self, folder: str) -> list[str]:
-        return glob.glob(os.path.join(glob.escape(folder), self.CKPT_FILE_TMPL.format("*")))
 
 
 __all__ = ["SearchAlgorithm"]

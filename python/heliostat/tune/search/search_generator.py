@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.error import ArgumentError
 from heliostat.tune.search.search_algorithm import SearchAlgorithm
 from heliostat.tune.search.searcher import Searcher
@@ -36,7 +37,7 @@ class SearchGenerator(SearchAlgorithm):
         return self.searcher.metric
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: Any
     ) -> bool:
         return self.searcher.set_search_properties(metric, mode, config, **spec)
 
@@ -59,11 +60,11 @@ class SearchGenerator(SearchAlgorithm):
         tag = experiment_tag(self._number + 1, paths_of(config))
         return self._made(experiment, config, chosen, trial_id, tag)
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Report) -> None:
         self.searcher.on_trial_result(trial_id, result)
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Report | None = None, error: bool = False
     ) -> None:
         self.searcher.on_trial_complete(trial_id, result=result, error=error)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import pickle
 from typing import Any
 
+from heliostat.tune.aliases import Config, Report, State
 from heliostat.tune.error import ArgumentError
+from heliostat.tune.state_files import newest_state
 
 UNDEFINED_METRIC_MODE = (
     "Trying to sample a configuration from {cls}, but the `metric` ({metric}) or `mode` ({mode}) parameters "
@@ -76,7 +77,7 @@ class Searcher:
         return self._mode
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: Any
     ) -> bool:
         """Take over what was not said at construction.
 
@@ -91,7 +92,7 @@ class Searcher:
         """
         return False
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Config | str | None:
         """Return a configuration, ``None`` for not yet, or ``Searcher.FINISHED``. To be implemented.
 
         Args:
@@ -99,7 +100,7 @@ class Searcher:
         """
         raise NotImplementedError
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Report) -> None:
         """Called when a trial has reported.
 
         Args:
@@ -108,7 +109,7 @@ class Searcher:
         """
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Report | None = None, error: bool = False
     ) -> None:
         """Called when a trial has ended.
 
@@ -140,7 +141,7 @@ class Searcher:
         """
         raise NotImplementedError
 
-    def add_evaluated_trials(self, trials_or_analysis: Any, metric: str) -> None:
+    def add_evaluated_trials(self, trials_or_analysis: object, metric: str) -> None:
         """Learn from trials of another search.
 
         Args:
@@ -198,11 +199,11 @@ class Searcher:
         """
         return False
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return the state that ``set_state`` takes."""
         return self.__dict__.copy()
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Go on from an earlier state.
 
         Args:
@@ -250,11 +251,10 @@ class Searcher:
         Raises:
             RuntimeError: The folder has none.
         """
-        named = os.path.join(glob.escape(checkpoint_dir), self.CKPT_FILE_TMPL.format("*"))
-        found = glob.glob(named)
-        if not found:
+        found = newest_state(checkpoint_dir, self.CKPT_FILE_TMPL)
+        if found is None:
             raise RuntimeError(f"There is no searcher's state in {checkpoint_dir}.")
-        self.restore(max(found, key=os.path.getmtime))
+        self.restore(found)
 
 
 class ConcurrencyLimiter(Searcher):
@@ -306,13 +306,13 @@ class ConcurrencyLimiter(Searcher):
         return set(self._open)
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: Any
     ) -> bool:
         taken = self.searcher.set_search_properties(metric, mode, config, **spec)
         self._metric, self._mode = self.searcher.metric, self.searcher.mode
         return taken
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Config | str | None:
         if self._is_limited_there:
             return self.searcher.suggest(trial_id)
         if len(self._open) >= self.max_concurrent or (self.batch and self._waiting):
@@ -322,11 +322,11 @@ class ConcurrencyLimiter(Searcher):
             self._open.add(trial_id)
         return suggestion
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Report) -> None:
         self.searcher.on_trial_result(trial_id, result)
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Report | None = None, error: bool = False
     ) -> None:
         if not self.batch or self._is_limited_there:
             self._open.discard(trial_id)
@@ -346,8 +346,8 @@ class ConcurrencyLimiter(Searcher):
     def on_unpause(self, trial_id: str) -> None:
         self.searcher.on_unpause(trial_id)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         return {"inner": self.searcher.get_state(), "open": set()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         self.searcher.set_state(state["inner"])

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from heliostat.core.platform.extras import required
+from heliostat.tune.aliases import Config
 from heliostat.tune.error import TuneError, TuneValueError
 from heliostat.tune.search.sample import Categorical, Domain, Function, Unresolved, generator
 from heliostat.tune.stopper import flattened
@@ -39,7 +40,7 @@ def grid_search(values: Iterable[Any]) -> dict[str, Iterable[Any]]:
     return {GRID: values}
 
 
-def unresolved(space: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def unresolved(space: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """The grids and domains in a space, with where they are."""
     if isinstance(space, Domain) or _is_grid(space):
         yield path, space
@@ -53,7 +54,7 @@ def unresolved(space: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
             yield from unresolved(value, (*path, index))
 
 
-def _is_evaluated(value: Any) -> bool:
+def _is_evaluated(value: object) -> bool:
     """Whether it is ``{"eval": "an expression of spec"}``, the older way to write ``sample_from``."""
     return type(value) is dict and len(value) == 1 and isinstance(value.get("eval"), str)
 
@@ -68,7 +69,7 @@ def _evaluated(value: Any) -> Function:
     return Function(function)
 
 
-def _is_grid(value: Any) -> bool:
+def _is_grid(value: object) -> bool:
     if isinstance(value, Domain):
         return value.is_grid()
     if not (isinstance(value, Mapping) and len(value) == 1 and GRID in value):
@@ -89,7 +90,7 @@ def _grids(found: Iterable[tuple[Path, Any]]) -> list[tuple[Path, list[Any]]]:
     return sorted(grids, key=lambda grid: [(type(part).__name__, part) for part in grid[0]])
 
 
-def grid_size(space: Any) -> int:
+def grid_size(space: object) -> int:
     """How many configurations one sample of the space makes."""
     size = 1
     for _, value in unresolved(space):
@@ -99,7 +100,7 @@ def grid_size(space: Any) -> int:
 
 
 def variants(
-    space: Mapping[str, Any], random_state: Any = None, constant_grid_search: bool = False
+    space: Mapping[str, Any], random_state: object = None, constant_grid_search: bool = False
 ) -> Iterator[tuple[dict[str, Any], dict[Path, Any]]]:
     """One sample: each combination of the grids, with the values that were chosen in it."""
     rng = generator(random_state)
@@ -114,7 +115,7 @@ def variants(
     )
     # The first name changes fastest.
     for values in itertools.product(*(values for _, values in reversed(grids))):
-        config: dict[str, Any] = copied(space)
+        config: Config = copied(space)
         chosen: dict[Path, Any] = {}
         for (path, _), value in zip(reversed(grids), values, strict=True):
             _put(config, path, value)
@@ -130,7 +131,7 @@ def variants(
 def generate_variants(
     unresolved_spec: Mapping[str, Any],
     constant_grid_search: bool = False,
-    random_state: Any = None,
+    random_state: object = None,
 ) -> Iterator[tuple[dict[Path, Any], dict[str, Any]]]:
     """Each combination of a space's grids, for searchers that walk a space themselves.
 
@@ -147,7 +148,7 @@ def generate_variants(
 
 
 def _call_functions(
-    config: dict[str, Any], waiting: list[tuple[Path, Domain]], chosen: dict[Path, Any]
+    config: Config, waiting: list[tuple[Path, Domain]], chosen: dict[Path, Any]
 ) -> None:
     """Functions may use each other's values: those that lack one are called again."""
     while waiting:
@@ -176,7 +177,7 @@ def _call_functions(
 
 
 def _nested(
-    config: dict[str, Any], chosen: dict[Path, Any], rng: Any
+    config: Config, chosen: dict[Path, Any], rng: object
 ) -> Iterator[tuple[dict[str, Any], dict[Path, Any]]]:
     """A value that was chosen may be a space of its own."""
     if next(unresolved(config), None) is None:
@@ -192,7 +193,7 @@ def _at(config: Any, path: Path) -> Any:
     return config
 
 
-def copied(space: Any) -> Any:
+def copied(space: object) -> Any:
     """The same containers anew; values stay the same objects."""
     if isinstance(space, Domain):
         return space
@@ -229,7 +230,7 @@ def parse_spec_vars(
     return list(_constants(spec, {path for path, _ in found})), domains, grids
 
 
-def _constants(space: Any, choices: set[Path], path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _constants(space: object, choices: set[Path], path: Path = ()) -> Iterator[tuple[Path, Any]]:
     if path in choices:
         return
     if isinstance(space, Mapping):
@@ -280,7 +281,7 @@ def formatted(chosen: Mapping[Path, Any]) -> str:
     return ",".join(f"{_plain(path[-1])}={_plain(chosen[path])}" for path in paths)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
     return re.sub("[^a-zA-Z0-9_-]+", "_", str(value)).strip("_")

@@ -11,6 +11,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from heliostat.tune.aliases import Report, State
+
 logger = logging.getLogger("heliostat")
 
 
@@ -35,7 +37,7 @@ class Stopper(abc.ABC):
         return True
 
     @abc.abstractmethod
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+    def __call__(self, trial_id: str, result: Report) -> bool:
         """Whether this trial stops."""
 
     @abc.abstractmethod
@@ -56,7 +58,7 @@ class NoopStopper(Stopper):
     def decides(self) -> bool:
         return type(self) is not NoopStopper  # a class made from it may
 
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+    def __call__(self, trial_id: str, result: Report) -> bool:
         return False
 
     def stop_all(self) -> bool:
@@ -79,11 +81,11 @@ class FunctionStopper(NoopStopper):
     def __init__(self, function: Callable[[str, dict[str, Any]], bool]) -> None:
         self._function = function
 
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+    def __call__(self, trial_id: str, result: Report) -> bool:
         return bool(self._function(trial_id, result))
 
     @classmethod
-    def is_valid_function(cls, fn: Any) -> bool:
+    def is_valid_function(cls, fn: object) -> bool:
         """Return whether ``stop=`` takes it as a function of trial id and result.
 
         Args:
@@ -109,7 +111,7 @@ class MaximumIterationStopper(NoopStopper):
         self._max_iter = max_iter
         self._count: dict[str, int] = defaultdict(int)
 
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+    def __call__(self, trial_id: str, result: Report) -> bool:
         self._count[trial_id] += 1
         return self._count[trial_id] >= self._max_iter
 
@@ -121,7 +123,7 @@ class CriteriaStopper(NoopStopper):
         self._criteria = dict(criteria)
         self._missed: set[str] = set()
 
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+    def __call__(self, trial_id: str, result: Report) -> bool:
         flat = flattened(result)
         for name, bound in self._criteria.items():
             if name not in flat and name not in self._missed:
@@ -167,11 +169,11 @@ class TimeoutStopper(Stopper):
     def decides(self) -> bool:
         return type(self) is not TimeoutStopper  # a class made from it may
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> State:
         passed = 0.0 if self._began is None else time.monotonic() - self._began
         return {"left": max(0.0, self._timeout - passed)}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         self._timeout, self._began = state["left"], None
 
     def start(self) -> None:
@@ -179,7 +181,7 @@ class TimeoutStopper(Stopper):
         if self._began is None:
             self._began = time.monotonic()
 
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+    def __call__(self, trial_id: str, result: Report) -> bool:
         return False
 
     def stop_all(self) -> bool:
@@ -225,7 +227,7 @@ class TrialPlateauStopper(NoopStopper):
         self._window: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=num_results))
         self._num_results = num_results
 
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+    def __call__(self, trial_id: str, result: Report) -> bool:
         value = result[self._metric]
         window = self._window[trial_id]
         window.append(value)
@@ -281,7 +283,7 @@ class ExperimentPlateauStopper(Stopper):
         self._best: list[float] = []
         self._steady = 0
 
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+    def __call__(self, trial_id: str, result: Report) -> bool:
         self._best.append(result[self._metric])
         self._best = sorted(self._best, reverse=self._mode == "max")[: self._top]
         self._steady = self._steady + 1 if self.has_plateaued() else 0
@@ -314,7 +316,7 @@ class CombinedStopper(Stopper):
     def decides(self) -> bool:
         return any(stopper.decides for stopper in self._stoppers)
 
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+    def __call__(self, trial_id: str, result: Report) -> bool:
         # Each of them has to see every result.
         decisions = [stopper(trial_id, result) for stopper in self._stoppers]
         return any(decisions)

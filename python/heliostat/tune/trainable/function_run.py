@@ -16,6 +16,7 @@ from typing import Any
 
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune import context
+from heliostat.tune.aliases import Report
 from heliostat.tune.result import DEFAULT_METRIC
 from heliostat.tune.trainable.handed import Packed, packed
 from heliostat.tune.trainable.spec import Batch, Spec, failure
@@ -70,7 +71,7 @@ class FunctionRun:
         else:
             self._output(given)
 
-    def _output(self, output: Any) -> None:
+    def _output(self, output: object) -> None:
         """Report the value that the function returns, as its last report."""
         if isinstance(output, dict) and output:
             self.report(output, None)
@@ -81,7 +82,7 @@ class FunctionRun:
                 f"A trainable function returns a number or a dict of metrics, not {type(output).__name__}."
             )
 
-    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
+    def report(self, metrics: Report, checkpoint: Checkpoint | None) -> None:
         """Hand over a report; in lockstep, wait for what is decided."""
         if self._decision == "STOP":
             raise Stopped

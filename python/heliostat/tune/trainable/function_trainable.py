@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from heliostat.tune import context
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory
 from heliostat.tune.trainable.function_run import FunctionRun
 from heliostat.tune.trainable.spec import Spec
@@ -27,13 +28,13 @@ class FunctionTrainable(Trainable):
     # Set by wrap_function; a tuner runs it without this class.
     function: ClassVar[Any]
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: Config) -> None:
         self._run: FunctionRun | None = None
         self._begin_from: str | None = None
         self._folder = tempfile.mkdtemp(prefix="trial_")
         self._last: dict[str, Any] = {}
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> Report:
         """Return the function's next report; the last one again, as done, when it has ended.
 
         Raises:
@@ -76,7 +77,7 @@ class FunctionTrainable(Trainable):
         self._end_run()
         self._begin_from = os.fspath(checkpoint)
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
+    def reset_config(self, new_config: Config) -> bool:
         self._end_run()
         self._begin_from = None
         return True
@@ -92,7 +93,7 @@ class FunctionTrainable(Trainable):
             self._run = None
 
     @classmethod
-    def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
+    def default_resource_request(cls, config: Config) -> PlacementGroupFactory:
         return resources_of(cls.function, config)
 
 

@@ -59,7 +59,7 @@ def packed(folder: str, path: str) -> Packed | None:
 class HandedCheckpoint(Checkpoint):
     """A checkpoint in a storage, whose files are here."""
 
-    def __init__(self, packed: Packed, filesystem: Any) -> None:
+    def __init__(self, packed: Packed, filesystem: object) -> None:
         super().__init__(packed.path, filesystem)
         self._packed = packed
 

@@ -14,7 +14,7 @@ LogFiles = tuple[str, str]
 LOGGERS = ("heliostat", "ray")
 
 
-def log_files(asked: Any) -> LogFiles | None:
+def log_files(asked: object) -> LogFiles | None:
     """The files that ``log_to_file`` asks for.
 
     Raises:

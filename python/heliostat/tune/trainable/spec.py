@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heliostat.train.checkpoint import Checkpoint
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.trainable.handed import HandedCheckpoint, Packed
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Spec:
     trial_id: str
     trial_name: str
     experiment_name: str
-    config: dict[str, Any]
+    config: Config
     folder: str
     resources: Any
     is_lockstep: bool
@@ -79,7 +80,7 @@ class RestoreFailed(Exception):
 class Batch(NamedTuple):
     """Reports of a trial, and how it ended if it did."""
 
-    results: list[dict[str, Any]] = []  # noqa: RUF012 # never changed
+    results: list[Report] = []  # noqa: RUF012 # never changed
     end: str | None = None  # "finished", "stopped" or "failed"
     checkpoint: str | None = None  # one that came with the end
     error: bytes = b""

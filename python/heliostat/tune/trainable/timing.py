@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from heliostat.tune.aliases import Report
 from heliostat.tune.result import (
     EPISODES_THIS_ITER,
     EPISODES_TOTAL,
@@ -32,7 +33,7 @@ class Timing:
         self._node_ip = os.environ.get("HELIOSTAT_NODE_HOST", "127.0.0.1")
         self._last = time.perf_counter()
 
-    def fill(self, metrics: dict[str, Any], trial_id: str) -> dict[str, Any]:
+    def fill(self, metrics: Report, trial_id: str) -> dict[str, Any]:
         """The metrics of one more result, completed. Names that are there already stay."""
         now = time.perf_counter()
         took, self._last = now - self._last, now

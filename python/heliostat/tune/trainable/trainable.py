@@ -11,6 +11,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.train.checkpoint import Checkpoint
+from heliostat.tune.aliases import Config, Report, State
 from heliostat.tune.error import ArgumentError
 from heliostat.tune.result import EPISODES_TOTAL, SHOULD_CHECKPOINT, TIMESTEPS_TOTAL
 from heliostat.tune.trainable.timing import Timing
@@ -45,7 +46,7 @@ class Trainable:
         (0, 3)
     """
 
-    def __init__(self, config: dict[str, Any] | None = None, storage: Any = None) -> None:
+    def __init__(self, config: Config | None = None, storage: object = None) -> None:
         self.config = config or {}
         self._spec: Any = None
         self._timing = Timing()
@@ -54,14 +55,14 @@ class Trainable:
 
     # --- what users write ---
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: Config) -> None:
         """Prepare the first step. To be overridden.
 
         Args:
             config: The trial's configuration.
         """
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> Report:
         """Return the metrics of one step; ``"done": True`` among them ends the trial. To be implemented."""
         raise NotImplementedError
 
@@ -87,7 +88,7 @@ class Trainable:
     def cleanup(self) -> None:
         """The trial has ended."""
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
+    def reset_config(self, new_config: Config) -> bool:
         """Make this object fit for another trial. To be overridden.
 
         Args:
@@ -98,14 +99,14 @@ class Trainable:
         """
         return False
 
-    def log_result(self, result: dict[str, Any]) -> None:
+    def log_result(self, result: Report) -> None:
         """Called with each result, in the trial's process.
 
         Args:
             result: The metrics.
         """
 
-    def export_model(self, export_formats: Any, export_dir: str | None = None) -> dict[str, str]:
+    def export_model(self, export_formats: object, export_dir: str | None = None) -> dict[str, str]:
         """Write the model in other formats; nothing by default.
 
         Args:
@@ -118,7 +119,7 @@ class Trainable:
         return {}
 
     @classmethod
-    def default_resource_request(cls, config: dict[str, Any]) -> Any:
+    def default_resource_request(cls, config: Config) -> Any:
         """Return a ``PlacementGroupFactory``, or None for one CPU.
 
         Args:
@@ -127,7 +128,7 @@ class Trainable:
         return None
 
     @classmethod
-    def resource_help(cls, config: dict[str, Any]) -> str:
+    def resource_help(cls, config: Config) -> str:
         """Return a hint for those who ask for resources.
 
         Args:
@@ -137,7 +138,7 @@ class Trainable:
 
     # --- what is called ---
 
-    def train(self) -> dict[str, Any]:
+    def train(self) -> Report:
         """Run one step, and return its metrics with what is added to them.
 
         Raises:
@@ -168,7 +169,7 @@ class Trainable:
             Their results.
         """
         until = time.monotonic() + buffer_time_s
-        results: list[dict[str, Any]] = []
+        results: list[Report] = []
         while True:
             result = self.train()
             results.append(result)
@@ -176,7 +177,7 @@ class Trainable:
             if is_last or len(results) >= max_buffer_length or time.monotonic() >= until:
                 return results
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return how far it has come: counts, times in seconds, and the last result."""
         return {
             "iteration": self.iteration,
@@ -245,7 +246,7 @@ class Trainable:
             with open(timing) as file:
                 self._timing = Timing(**json.load(file))
 
-    def reset(self, new_config: dict[str, Any]) -> bool:
+    def reset(self, new_config: Config) -> bool:
         """Take over the configuration of another trial.
 
         Args:

@@ -10,6 +10,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.core.platform.preload import mentioned
 from heliostat.train.config import ScalingConfig
+from heliostat.tune.aliases import Config
 from heliostat.tune.error import TuneError
 from heliostat.tune.execution.placement_groups import (
     PlacementGroupFactory,
@@ -18,14 +19,14 @@ from heliostat.tune.execution.placement_groups import (
 )
 
 
-def is_class(trainable: Any) -> bool:
+def is_class(trainable: object) -> bool:
     """Whether a trainable is a class with steps."""
     from heliostat.tune.trainable.trainable import Trainable
 
     return inspect.isclass(trainable) and issubclass(trainable, Trainable)
 
 
-def large_modules(trainable: Any) -> list[str]:
+def large_modules(trainable: object) -> list[str]:
     """The modules that a trainable uses and that take seconds to load, as far as its code shows."""
     while isinstance(trainable, functools.partial):
         trainable = trainable.func
@@ -34,7 +35,7 @@ def large_modules(trainable: Any) -> list[str]:
     return sorted({name for names in found for name in names})
 
 
-def check(trainable: Any) -> None:
+def check(trainable: object) -> None:
     """Raise for what cannot be a trainable."""
     if is_class(trainable):
         return
@@ -53,7 +54,7 @@ def check(trainable: Any) -> None:
         ) from error
 
 
-def check_checkpoints(trainable: Any, config: Any) -> None:
+def check_checkpoints(trainable: object, config: object) -> None:
     """Raise ``ValueError`` where a function is to be saved after so many steps, or at its end."""
     if is_class(trainable):
         return
@@ -65,7 +66,7 @@ def check_checkpoints(trainable: Any, config: Any) -> None:
             )
 
 
-def name_of(trainable: Any) -> str:
+def name_of(trainable: object) -> str:
     """The name under which trials are shown."""
     while isinstance(trainable, functools.partial):
         trainable = trainable.func
@@ -73,7 +74,7 @@ def name_of(trainable: Any) -> str:
     return "lambda" if name == "<lambda>" else name
 
 
-def with_parameters(trainable: Any, **kwargs: Any) -> Any:
+def with_parameters(trainable: object, **kwargs: object) -> Any:
     """Give a trainable large values, which go through the object store once.
 
     A function gets them as keyword arguments, a class as arguments of ``setup``.
@@ -104,7 +105,7 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
         return _class_with(trainable, refs)
 
     @functools.wraps(trainable)
-    def function(config: dict[str, Any]) -> Any:
+    def function(config: Config) -> Any:
         return trainable(config, **dict(zip(refs, ray.get(list(refs.values())), strict=True)))
 
     # The signature is that of a function of a config alone.
@@ -112,7 +113,7 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
     return function
 
 
-def _put(name: str, value: Any) -> Any:
+def _put(name: str, value: object) -> Any:
     try:
         return ray.put(value)
     except TypeError as error:
@@ -123,7 +124,7 @@ def _put(name: str, value: Any) -> Any:
 
 
 def _class_with(trainable: Any, refs: dict[str, Any]) -> Any:
-    def setup(self: Any, config: dict[str, Any]) -> None:
+    def setup(self: Any, config: Config) -> None:
         values = dict(zip(refs, ray.get(list(refs.values())), strict=True))
         trainable.setup(self, config, **values)
 
@@ -162,23 +163,21 @@ def with_resources(
     wanted: Any = resources if is_function_of_config(resources) else as_resources(resources)
     if is_class(trainable):
 
-        def default_resource_request(cls: type, config: dict[str, Any]) -> Any:
+        def default_resource_request(cls: type, config: Config) -> Any:
             return wanted(config) if is_function_of_config(wanted) else wanted
 
         own: dict[str, Any] = {"default_resource_request": classmethod(default_resource_request)}
         return type(trainable.__name__, (trainable,), own)
 
     @functools.wraps(trainable)
-    def made(config: dict[str, Any], **bound: Any) -> Any:  # by with_parameters
+    def made(config: Config, **bound: Any) -> Any:  # by with_parameters
         return trainable(config, **bound)
 
     made._resources = wanted  # type: ignore[attr-defined] # ours
     return made
 
 
-def resources_of(
-    trainable: Any, config: dict[str, Any], per_trial: Any = None
-) -> PlacementGroupFactory:
+def resources_of(trainable: Any, config: Config, per_trial: Any = None) -> PlacementGroupFactory:
     """Return the resources of a trial.
 
     Args:

@@ -49,7 +49,7 @@ def flatten_dict(
     """
     flat: dict[Any, Any] = {}
 
-    def add(above: tuple[Any, ...], value: Any) -> None:
+    def add(above: tuple[Any, ...], value: object) -> None:
         inside: Iterable[tuple[Any, Any]]
         if isinstance(value, Mapping):
             inside = value.items()
@@ -71,7 +71,7 @@ def unflattened_lookup(
     flat_key: str,
     lookup: Mapping[Any, Any] | Sequence[Any],
     delimiter: str = "/",
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Any:
     """The value that a flat key names in nested dicts and lists: ``a/0`` of ``{"a": [4]}`` is 4.
 

@@ -6,8 +6,8 @@ import json
 import math
 import time
 from pathlib import Path
-from typing import Any
 
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.registry import register_trainable
 from heliostat.tune.trainable.trainable import Trainable
 
@@ -23,11 +23,11 @@ class MyTrainableClass(Trainable):
     ``mock_error``: raise at the second step; ``persistent_error``: also after a restore.
     """
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: Config) -> None:
         """Begin at step 0."""
         self.timestep, self.restored = 0, False
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> Report:
         """One step of the curve."""
         config = self.config
         fails = config.get("mock_error", False) and self.timestep > 0

@@ -242,7 +242,7 @@ def _is_number(value: Any) -> bool:
     return is_number and math.isfinite(value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return number(value) if isinstance(value, float) else _short(str(value), 16)
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from urllib.parse import quote
 
 from heliostat.train.controller.results import duration
@@ -163,7 +162,7 @@ def _linked(row: Row, file: str = "") -> str:
     return f'<a href="{html.escape(address)}">{html.escape(row.name)}</a>'
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if value is None:
         return ""
     text = number(value) if isinstance(value, float) else str(value)

@@ -86,7 +86,7 @@ def earlier_curves(trials: Sequence[Trial], metric: str) -> dict[str, list[tuple
     return found
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 

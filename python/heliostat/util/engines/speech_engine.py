@@ -121,5 +121,5 @@ def _read_other(audio: bytes, rate: int) -> Any:
         return audio_utils.ffmpeg_read(audio, rate)
     except ValueError as error:
         raise ValueError(
-            f"This is no WAV file, and ffmpeg reads it neither: {str(error).splitlines()[0]}"
+            f"This is not a WAV file, and ffmpeg does not read it either: {str(error).splitlines()[0]}"
         ) from None

@@ -59,7 +59,7 @@ class VLLMEngine:
     async def generate(
         self, prompt: str, sampling: Sampling, read: Any = None
     ) -> AsyncIterator[Piece]:
-        """How a text goes on."""
+        """Generate the continuation of a prompt, piece by piece."""
         parameters = self._vllm.SamplingParams(
             max_tokens=sampling.max_tokens,
             temperature=sampling.temperature,

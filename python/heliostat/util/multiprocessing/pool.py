@@ -389,7 +389,7 @@ class Pool:
         return UnorderedIMapIterator(feeder, _unwrap, self._ahead())
 
     def _ahead(self) -> int:
-        """One chunk that runs and one that waits, for each actor."""
+        """How many chunks are under way at most: for each actor one that runs and one that waits."""
         return 2 * len(self._actors)
 
     def _feeder(
@@ -424,7 +424,7 @@ class Pool:
         return chunk
 
     def _replace(self, turn: int) -> None:
-        """Another process takes its place; it ends when it has run what it was sent."""
+        """Start another process in the place of one, which ends after the chunks that it was sent."""
         old = self._actors[turn]
         old.__ray_terminate__.remote()
         self._ending.append(old)

@@ -1,4 +1,4 @@
-"""Log files of a cluster that this process is no part of: the HTTP server of its head reads them."""
+"""Log files of a cluster that this process has not joined: its head reads them, over HTTP."""
 
 from __future__ import annotations
 

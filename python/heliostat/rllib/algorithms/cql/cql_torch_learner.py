@@ -14,7 +14,7 @@ torch = required("torch", "ray.rllib", "rllib")
 
 
 class CQLTorchLearner(SACTorchLearner):
-    """SAC's losses, a penalty of values of actions that the data has not, and imitation in the beginning."""
+    """SAC's losses, a penalty on the values of actions outside the data, and imitation at first."""
 
     def build(self) -> None:
         """Make the modules and their optimizers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 
@@ -14,13 +15,7 @@ def try_import_pyspiel(error: bool = False) -> Any:
     Raises:
         ImportError: It is not installed.
     """
-    try:
-        import pyspiel
-    except ImportError:
-        if error:
-            raise ImportError("This needs pyspiel: pip install open_spiel") from None
-        return None
-    return pyspiel
+    return _imported("pyspiel", error)
 
 
 def try_import_open_spiel(error: bool = False) -> Any:
@@ -32,10 +27,13 @@ def try_import_open_spiel(error: bool = False) -> Any:
     Raises:
         ImportError: It is not installed.
     """
+    return _imported("open_spiel", error)
+
+
+def _imported(name: str, error: bool) -> Any:
     try:
-        import open_spiel
+        return importlib.import_module(name)
     except ImportError:
         if error:
-            raise ImportError("This needs open_spiel: pip install open_spiel") from None
+            raise ImportError(f"This needs {name}: pip install open_spiel") from None
         return None
-    return open_spiel

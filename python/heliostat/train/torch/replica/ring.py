@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import stat
 import time
 from datetime import timedelta
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from heliostat.train.replicas.words import Seat
+from heliostat.train.torch.sockets import sockets
 
 # How long a process group may take to be made before its members are taken for unreachable.
 _MAKE_S = 20.0
@@ -139,21 +139,10 @@ class Ring:
                 self.data.abort()
 
 
-def _sockets() -> dict[int, int]:
-    found = {}
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):
-                status = os.stat(f"/proc/self/fd/{name}")
-                if stat.S_ISSOCK(status.st_mode):
-                    found[status.st_ino] = int(name)
-    return found
-
-
 def _listeners() -> dict[int, int]:
     """Inode and port of each TCP socket that listens."""
     found = {}
-    for inode, descriptor in _sockets().items():
+    for inode, descriptor in sockets().items():
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as one:
             if one.family in (socket.AF_INET, socket.AF_INET6) and one.getsockopt(
                 socket.SOL_SOCKET, socket.SO_ACCEPTCONN
@@ -165,7 +154,7 @@ def _listeners() -> dict[int, int]:
 def _connections(own: int | None, others: set[int]) -> list[int]:
     """Descriptors of connections between the doors of members: they arrived here, or go there."""
     found = []
-    for descriptor in _sockets().values():
+    for descriptor in sockets().values():
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as one:
             if one.family not in (socket.AF_INET, socket.AF_INET6):
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from heliostat.tune.aliases import Report
 from heliostat.tune.search.library import LibrarySearcher, unknown_domain
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 
@@ -86,7 +87,7 @@ class AxSearch(LibrarySearcher):
         return number, values
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Report | None = None, error: bool = False
     ) -> None:
         number = self._open.pop(trial_id, None)
         if number is None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from heliostat.tune.aliases import Space
 from heliostat.tune.search.library import LibrarySearcher, unknown_domain
 from heliostat.tune.search.sample import Domain, Float
 from heliostat.tune.search.searcher import Searcher
@@ -37,7 +38,7 @@ class BayesOptSearch(LibrarySearcher):
 
     def __init__(
         self,
-        space: dict[str, Any] | None = None,
+        space: Space | None = None,
         metric: str | None = None,
         mode: str | None = None,
         points_to_evaluate: list[dict[str, Any]] | None = None,

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.search.library import LibrarySearcher, unknown_domain
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 
@@ -43,7 +44,7 @@ class TuneBOHB(LibrarySearcher):
 
     def __init__(
         self,
-        space: Any = None,
+        space: object = None,
         bohb_config: dict[str, Any] | None = None,
         metric: str | None = None,
         mode: str | None = None,
@@ -78,7 +79,7 @@ class TuneBOHB(LibrarySearcher):
             self._space.seed(self._seed)
         self._model = BOHB(self._space, **self._options)
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Config | str | None:
         running = self._open.keys() - self._paused
         if 0 < self._max_concurrent <= len(running):
             return None
@@ -89,7 +90,7 @@ class TuneBOHB(LibrarySearcher):
         values = {name: _plain(value) for name, value in dict(found).items()}
         return values, values
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Report) -> None:
         if "hyperband_info" not in result and not self._has_warned:
             self._has_warned = True
             logger.warning("TuneBOHB learns nothing without HyperBandForBOHB as the scheduler.")
@@ -101,11 +102,11 @@ class TuneBOHB(LibrarySearcher):
         told = {"loss": math.inf if loss is None else loss}
         self._model.new_result(_Job(told, {"budget": budget, "config": dict(values)}))
 
-    def _tell(self, asked: Any, loss: float | None) -> None:
+    def _tell(self, asked: object, loss: float | None) -> None:
         """The model has learnt at the milestones."""
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Report | None = None, error: bool = False
     ) -> None:
         super().on_trial_complete(trial_id, result, error)
         self._paused.discard(trial_id)
@@ -135,7 +136,7 @@ def _hyperparameter(name: str, domain: Domain) -> Any:
     raise unknown_domain("TuneBOHB", name, domain)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """numpy's values as Python's."""
     item = getattr(value, "item", None)
     return item() if callable(item) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from heliostat.tune.aliases import Config
 from heliostat.tune.search.library import LibrarySearcher, unknown_domain
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 from heliostat.tune.stopper import flattened
@@ -37,14 +38,14 @@ class HEBOSearch(LibrarySearcher):
 
     def __init__(
         self,
-        space: Any = None,
+        space: object = None,
         metric: str | None = None,
         mode: str | None = None,
         points_to_evaluate: list[dict[str, Any]] | None = None,
         evaluated_rewards: list[float] | None = None,
         random_state_seed: int | None = None,
         max_concurrent: int = 8,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(space, metric, mode, points_to_evaluate)
         if max_concurrent < 1:
@@ -81,7 +82,7 @@ class HEBOSearch(LibrarySearcher):
             for point, reward in zip(points, self._rewards, strict=True):
                 self._tell(flattened(point), self._loss({self._metric or "": reward}))
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Config | str | None:
         if len(self._open) >= self._max_concurrent:
             return None
         return super().suggest(trial_id)
@@ -93,7 +94,7 @@ class HEBOSearch(LibrarySearcher):
         values = self._coming.pop(0)
         return values, values
 
-    def _tell(self, asked: Any, loss: float | None) -> None:
+    def _tell(self, asked: object, loss: float | None) -> None:
         import numpy as np
         import pandas as pd
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from heliostat.tune.aliases import Space, State
 from heliostat.tune.search.library import LibrarySearcher, domains_of, unknown_domain
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 from heliostat.tune.search.variant_generator import unresolved
@@ -33,7 +34,7 @@ class HyperOptSearch(LibrarySearcher):
 
     def __init__(
         self,
-        space: dict[str, Any] | None = None,
+        space: Space | None = None,
         metric: str | None = None,
         mode: str | None = None,
         points_to_evaluate: list[dict[str, Any]] | None = None,
@@ -88,7 +89,7 @@ class HyperOptSearch(LibrarySearcher):
         values = hyperopt.space_eval(self._space, labels)
         return document["tid"], {name: _plain(value) for name, value in values.items()}
 
-    def _tell(self, asked: Any, loss: float | None) -> None:
+    def _tell(self, asked: object, loss: float | None) -> None:
         import hyperopt
 
         document = next(one for one in self._trials._dynamic_trials if one["tid"] == asked)
@@ -100,11 +101,11 @@ class HyperOptSearch(LibrarySearcher):
             document["result"] = {"loss": loss, "status": hyperopt.STATUS_OK}
         self._trials.refresh()
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         # The domain holds a function that is made anew.
         return {name: value for name, value in vars(self).items() if name != "_domain"}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         import hyperopt
 
         vars(self).update(state)
@@ -142,7 +143,7 @@ def _expression(name: str, domain: Domain) -> Any:
     raise unknown_domain("HyperOptSearch", name, domain)
 
 
-def _inner(name: str, place: int, value: Any) -> Any:
+def _inner(name: str, place: int, value: object) -> Any:
     """A choice may be a space of its own."""
     if isinstance(value, Domain):
         return _expression(f"{name}/{place}", value)
@@ -164,7 +165,7 @@ def _index(expression: Any, name: str, value: Any) -> Any:
     return values.index(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """numpy's numbers as Python's."""
     item = getattr(value, "item", None)
     return item() if callable(item) else value

@@ -82,7 +82,7 @@ class NevergradSearch(LibrarySearcher):
         found = candidate.kwargs or candidate.value
         return candidate, {name: _plain(value) for name, value in found.items()}
 
-    def _tell(self, asked: Any, loss: float | None) -> None:
+    def _tell(self, asked: object, loss: float | None) -> None:
         if loss is not None:
             self._optimizer.tell(asked, loss)
 
@@ -108,7 +108,7 @@ def _parameter(name: str, domain: Domain) -> Any:
     raise unknown_domain("NevergradSearch", name, domain)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """numpy's numbers as Python's."""
     item = getattr(value, "item", None)
     return item() if callable(item) else value

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from heliostat.core.platform.extras import required
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 from heliostat.tune.search.searcher import UNDEFINED_METRIC_MODE, UNDEFINED_SEARCH_SPACE, Searcher
 from heliostat.tune.search.variant_generator import flat_name, nested, unresolved
@@ -33,13 +34,13 @@ class OptunaSearch(Searcher):
 
     def __init__(
         self,
-        space: Any = None,
+        space: object = None,
         metric: str | list[str] | None = None,
         mode: str | list[str] | None = None,
         points_to_evaluate: list[dict[str, Any]] | None = None,
-        sampler: Any = None,
+        sampler: object = None,
         study_name: str | None = None,
-        storage: Any = None,
+        storage: object = None,
         seed: int | None = None,
         evaluated_rewards: list[Any] | None = None,
     ) -> None:
@@ -64,7 +65,7 @@ class OptunaSearch(Searcher):
             self._begin()
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: Any
     ) -> bool:
         if self._space is not None and next(unresolved(config), None) is not None:
             return False
@@ -105,7 +106,7 @@ class OptunaSearch(Searcher):
             else:
                 self._ot_study.enqueue_trial(point)
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Config | str | None:
         if self._space is None or self._space == {}:
             raise RuntimeError(UNDEFINED_SEARCH_SPACE.format(cls="OptunaSearch", space="space"))
         if self._ot_study is None:
@@ -126,14 +127,14 @@ class OptunaSearch(Searcher):
         trial = self._trials[trial_id] = self._ot_study.ask(fixed_distributions=self._space)
         return nested(trial.params)
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Report) -> None:
         trial = self._trials.get(trial_id)
         if trial is None or isinstance(self._metric, list) or self._metric not in result:
             return  # Optuna keeps no intermediate values of several objectives
         trial.report(result[self._metric], result.get("training_iteration", 0))
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Report | None = None, error: bool = False
     ) -> None:
         import optuna
 

@@ -40,7 +40,7 @@ class ZOOptSearch(LibrarySearcher):
         mode: str | None = None,
         points_to_evaluate: list[dict[str, Any]] | None = None,
         parallel_num: int = 1,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(dim_dict, metric, mode, points_to_evaluate)
         if budget is None:
@@ -79,7 +79,7 @@ class ZOOptSearch(LibrarySearcher):
         # ZOOpt up to 0.4 takes no points: they are tried, and it does not learn from them.
         return None, values
 
-    def _tell(self, asked: Any, loss: float | None) -> None:
+    def _tell(self, asked: object, loss: float | None) -> None:
         if asked is not None:  # it waits for each result: a missing one is the worst
             self._optimizer.complete(asked, math.inf if loss is None else loss)
 

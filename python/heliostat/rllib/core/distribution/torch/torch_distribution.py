@@ -106,15 +106,28 @@ class TorchCategorical(TorchDistribution):
         return TorchDeterministic(loc=torch.argmax(self._logp, dim=-1))
 
 
-class TorchDiagGaussian(TorchDistribution):
+class _Gaussian(TorchDistribution):
+    """Means and standard deviations of numbers that do not depend on each other."""
+
+    def _get_torch_distribution(self, loc: Any, scale: Any = None) -> Any:
+        return torch.distributions.Normal(loc, scale, validate_args=False)
+
+    def kl(self, other: Any) -> Any:
+        """Return the divergence from another; squashing leaves it as it is."""
+        return super().kl(other).sum(-1)
+
+    @staticmethod
+    def required_input_dim(space: Any, **kwargs: Any) -> int:
+        """Return two numbers for each number of an action."""
+        return 2 * int(np.prod(space.shape, dtype=int))
+
+
+class TorchDiagGaussian(_Gaussian):
     """Numbers that do not depend on each other, by means and logs of standard deviations."""
 
     def __init__(self, loc: Any, scale: Any) -> None:
         self.loc = loc
         super().__init__(loc=loc, scale=scale)
-
-    def _get_torch_distribution(self, loc: Any, scale: Any = None) -> Any:
-        return torch.distributions.Normal(loc, scale, validate_args=False)
 
     def logp(self, value: Any, **kwargs: Any) -> Any:
         """Return the log of the likelihood."""
@@ -123,15 +136,6 @@ class TorchDiagGaussian(TorchDistribution):
     def entropy(self) -> Any:
         """Return the entropy."""
         return self._dist.entropy().sum(-1)
-
-    def kl(self, other: Any) -> Any:
-        """Return the divergence from another."""
-        return super().kl(other).sum(-1)
-
-    @staticmethod
-    def required_input_dim(space: Any, **kwargs: Any) -> int:
-        """Return two numbers for each number of an action."""
-        return 2 * int(np.prod(space.shape, dtype=int))
 
     @classmethod
     def from_logits(cls, logits: Any, **kwargs: Any) -> TorchDiagGaussian:
@@ -144,15 +148,12 @@ class TorchDiagGaussian(TorchDistribution):
         return TorchDeterministic(loc=self.loc)
 
 
-class TorchSquashedGaussian(TorchDistribution):
+class TorchSquashedGaussian(_Gaussian):
     """A diagonal Gaussian whose numbers are squashed by tanh into bounds."""
 
     def __init__(self, loc: Any, scale: Any, low: float = -1.0, high: float = 1.0) -> None:
         self.loc, self.low, self.high = loc, low, high
         super().__init__(loc=loc, scale=scale)
-
-    def _get_torch_distribution(self, loc: Any, scale: Any = None) -> Any:
-        return torch.distributions.Normal(loc, scale, validate_args=False)
 
     def _squash(self, raw: Any) -> Any:
         unit = torch.tanh(raw)
@@ -189,15 +190,6 @@ class TorchSquashedGaussian(TorchDistribution):
     def entropy(self) -> Any:
         """Return an estimate by one sample."""
         return -self._logp_of(self._dist.rsample())
-
-    def kl(self, other: Any) -> Any:
-        """Return the divergence, which squashing leaves as it is."""
-        return super().kl(other).sum(-1)
-
-    @staticmethod
-    def required_input_dim(space: Any, **kwargs: Any) -> int:
-        """Return two numbers for each number of an action."""
-        return 2 * int(np.prod(space.shape, dtype=int))
 
     @classmethod
     def from_logits(
