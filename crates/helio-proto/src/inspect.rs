@@ -24,7 +24,7 @@ numbers! {
         Why = 4,
         /// The current values of all measurements.
         Metrics = 5,
-        /// Where the objects of the question are; their owners answer, and daemons of what they have.
+        /// The locations of given objects: their owners answer, and daemons for the copies that they have.
         Places = 6,
     }
 }

@@ -25,6 +25,7 @@ mod wire;
 pub mod cluster;
 pub mod columns;
 pub mod control;
+pub mod document;
 pub mod environment;
 pub mod error;
 pub mod frame;

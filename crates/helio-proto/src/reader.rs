@@ -21,6 +21,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the bytes that are not read yet.
+    #[inline]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
@@ -30,6 +31,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When fewer are left; so for all that follow.
+    #[inline]
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], Malformed> {
         let (head, rest) = self.rest.split_at_checked(n).ok_or(Malformed)?;
         self.rest = rest;
@@ -37,6 +39,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `N` bytes, by value.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed)?;
         self.rest = rest;
@@ -44,21 +47,25 @@ impl<'a> Reader<'a> {
     }
 
     /// A byte.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(self.array::<1>()?[0])
     }
 
     /// A little-endian `u16`.
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, Malformed> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
     /// A little-endian `u32`.
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
     /// A little-endian `u64`.
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array()?))
     }

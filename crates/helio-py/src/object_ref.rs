@@ -27,7 +27,7 @@ use crate::{exceptions, session};
 #[pyclass(frozen, freelist = 1024, weakref, mapping, module = "heliostat._heliostat")]
 pub(crate) struct ObjectRef {
     id: ObjectId,
-    /// The session in which this counts; 0: it does not count.
+    /// The session in which this reference is counted; 0: it is not counted.
     epoch: u32,
 }
 

@@ -325,7 +325,7 @@ pub(crate) fn choose_session(epoch: u32) -> u32 {
     CHOSEN.replace(epoch)
 }
 
-/// Where this process is.
+/// Facts about this process: its ids, its node, and its session's folder and addresses.
 #[pyfunction]
 pub(crate) fn session(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let session = connected(py)?;

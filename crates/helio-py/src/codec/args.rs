@@ -2,6 +2,7 @@
 //! names, each a `u32` length and text; a value for each argument, positional ones first, tag 10 for one
 //! that is itself a reference. The table of references inside others comes last, as in documents.
 
+use helio_proto::document::tag;
 use helio_proto::frame::INLINE_MAX;
 use helio_proto::references;
 use helio_types::ObjectId;
@@ -15,7 +16,6 @@ use super::read::{Cursor, decode};
 use super::refs;
 use super::sink::Sink;
 use super::source::Source;
-use super::tag;
 use super::values::put;
 use super::write::{Ready, plain, ready};
 use crate::errors;

@@ -1,12 +1,15 @@
-//! The layout that all documents share, and the error for one that breaks it.
+//! The error for a document that breaks the layout of [`helio_proto::document`].
 
-use pyo3::PyErr;
+use helio_proto::reader::Malformed;
 use pyo3::exceptions::PyValueError;
-
-/// Where buffers begin: a multiple of this from the document's begin.
-pub(super) const ALIGNMENT: usize = 64;
+use pyo3::{PyErr, PyResult};
 
 /// Returns the error of a document that ends early or has an unknown tag.
 pub(super) fn damaged() -> PyErr {
     PyValueError::new_err("the serialized value is damaged: it ends early or has an unknown tag")
+}
+
+/// What was read, or the error that Python raises.
+pub(super) fn sound<T>(read: Result<T, Malformed>) -> PyResult<T> {
+    read.map_err(|_| damaged())
 }

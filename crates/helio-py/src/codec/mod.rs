@@ -28,7 +28,6 @@ pub(crate) mod read;
 pub(crate) mod refs;
 mod sink;
 pub(crate) mod source;
-mod tag;
 mod tree;
 mod values;
 mod view;

@@ -6,6 +6,7 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use helio_proto::document::{ArrayHead, tag};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -14,7 +15,6 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use super::exported::Exported;
 use super::pickle::loaded;
 use super::sink::{Held, Sink};
-use super::tag;
 use super::view::View;
 
 /// An array whose memory is held.
@@ -86,11 +86,12 @@ fn dtype_of(format: &CStr) -> Option<&'static str> {
 impl Array {
     pub(super) fn write(self, py: Python<'_>, sink: &mut Sink) {
         sink.u8(tag::NDARRAY);
-        sink.u8(if self.buffer.is_c_contiguous() { b'C' } else { b'F' });
-        sink.u8(self.dtype.len() as u8);
-        sink.bytes(self.dtype.as_bytes());
-        sink.u8(self.buffer.shape().len() as u8);
-        self.buffer.shape().iter().for_each(|n| sink.u64(*n as u64));
+        let head = ArrayHead {
+            is_fortran: !self.buffer.is_c_contiguous(),
+            dtype: self.dtype,
+            shape: self.buffer.shape().iter().map(|n| *n as usize).collect(),
+        };
+        sink.append(|out| head.put(out));
         sink.align();
         sink.held(py, Held::Buffer(self.buffer));
     }
@@ -119,11 +120,11 @@ fn tools(py: Python<'_>) -> PyResult<&Tools> {
 /// A read-only array over the view.
 pub(super) fn make<'py>(
     py: Python<'py>,
-    order: &str,
-    dtype: &str,
-    shape: &[usize],
+    head: &ArrayHead<'_>,
     data: View,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let dtype = head.dtype;
+    let order = if head.is_fortran { "F" } else { "C" };
     let tools = tools(py)?;
     let dtypes = tools.dtypes.bind(py);
     let dtype = match dtypes.get_item(dtype)? {
@@ -134,6 +135,6 @@ pub(super) fn make<'py>(
             made
         }
     };
-    let shape = PyTuple::new(py, shape)?;
+    let shape = PyTuple::new(py, &head.shape)?;
     tools.ndarray.bind(py).call1((shape, dtype, Bound::new(py, data)?, 0, py.None(), order))
 }

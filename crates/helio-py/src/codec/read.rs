@@ -1,13 +1,14 @@
 //! Bytes to values.
 
-use helio_proto::references;
+use helio_proto::document::tag;
+use helio_proto::{document, references};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 
-use super::layout::{ALIGNMENT, damaged};
+use super::layout::{damaged, sound};
 use super::source::Source;
 use super::view::View;
-use super::{ndarray, pickle, refs, tag, tree};
+use super::{ndarray, pickle, refs, tree};
 
 /// Smaller pickles are copied for the unpickler, which is quicker than a view.
 const VIEW_MIN: usize = 1 << 10;
@@ -15,7 +16,7 @@ const VIEW_MIN: usize = 1 << 10;
 /// Walks through a document.
 pub(super) struct Cursor<'a> {
     source: &'a Source,
-    at: usize,
+    document: document::Cursor<'a>,
 }
 
 /// The value in a document.
@@ -24,64 +25,52 @@ pub(crate) fn decode(py: Python<'_>, source: Source) -> PyResult<Bound<'_, PyAny
         Some(&tag::PICKLE_BUFFERS | &tag::NDARRAY | &tag::WITH_REFS) => source.aligned(),
         _ => source,
     };
-    let mut cursor = Cursor { source: &source, at: 0 };
-    if source.first() != Some(&tag::WITH_REFS) {
+    let has_refs = source.first() == Some(&tag::WITH_REFS);
+    let mut cursor = Cursor::new(&source, usize::from(has_refs));
+    if !has_refs {
         return cursor.value(py);
     }
-    cursor.at = 1;
     let table = references::get(&source).ok_or_else(damaged)?;
     refs::reading(py, table, || cursor.value(py))
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(source: &'a Source, at: usize) -> Self {
-        Self { source, at }
+        Self { source, document: document::Cursor::new(source, at) }
     }
 
     fn take(&mut self, n: usize) -> PyResult<&'a [u8]> {
-        let end = self.at.checked_add(n).ok_or_else(damaged)?;
-        let bytes = self.source.get(self.at..end).ok_or_else(damaged)?;
-        self.at = end;
-        Ok(bytes)
-    }
-
-    fn array<const N: usize>(&mut self) -> PyResult<[u8; N]> {
-        let bytes = self.take(N)?;
-        bytes.try_into().map_err(|_| damaged())
+        sound(self.document.take(n))
     }
 
     pub(super) fn u8(&mut self) -> PyResult<u8> {
-        self.array().map(|[byte]| byte)
+        sound(self.document.u8())
     }
 
     pub(super) fn u32(&mut self) -> PyResult<u32> {
-        self.array().map(u32::from_le_bytes)
+        sound(self.document.u32())
     }
 
     fn u64(&mut self) -> PyResult<u64> {
-        self.array().map(u64::from_le_bytes)
+        sound(self.document.u64())
     }
 
     fn length(&mut self) -> PyResult<usize> {
-        usize::try_from(self.u64()?).map_err(|_| damaged())
+        sound(self.document.length())
     }
 
     pub(super) fn text(&mut self, n: usize) -> PyResult<&'a str> {
-        std::str::from_utf8(self.take(n)?).map_err(|_| damaged())
+        sound(self.document.text(n))
     }
 
     /// The next tag, without passing it.
     pub(super) fn peek(&self) -> Option<u8> {
-        self.source.get(self.at).copied()
-    }
-
-    fn align(&mut self) {
-        self.at = self.at.next_multiple_of(ALIGNMENT);
+        self.document.peek()
     }
 
     /// A view of the next `n` bytes.
     fn view(&mut self, n: usize) -> PyResult<View> {
-        let offset = self.at;
+        let offset = self.document.at();
         self.take(n)?;
         Ok(View::new(self.source, offset, n))
     }
@@ -108,13 +97,11 @@ impl<'a> Cursor<'a> {
                 pickle::loads(py, &data, Vec::new())?
             }
             tag::PICKLE_BUFFERS => {
-                let n = self.length()?;
-                let lengths =
-                    (0..self.u32()?).map(|_| self.length()).collect::<PyResult<Vec<_>>>()?;
+                let (n, lengths) = sound(self.document.pickle_head())?;
                 let data = self.pickle(py, n)?;
                 let mut buffers = Vec::with_capacity(lengths.len());
                 for length in lengths {
-                    self.align();
+                    sound(self.document.align())?;
                     buffers.push(self.view(length)?);
                 }
                 pickle::loads(py, &data, buffers)?
@@ -125,9 +112,8 @@ impl<'a> Cursor<'a> {
                 refs::taken(py, begin, n).ok_or_else(damaged)??.into_any()
             }
             tag::TREE => {
-                let rest = self.source.get(self.at..).ok_or_else(damaged)?;
-                let (value, taken) = tree::read(py, rest)?;
-                self.at += taken;
+                let (value, taken) = tree::read(py, self.document.rest())?;
+                self.take(taken)?;
                 value
             }
             _ => return Err(damaged()),
@@ -142,17 +128,9 @@ impl<'a> Cursor<'a> {
     }
 
     fn ndarray<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let order = if self.u8()? == b'F' { "F" } else { "C" };
-        let n = usize::from(self.u8()?);
-        let dtype = self.text(n)?;
-        let shape = (0..self.u8()?).map(|_| self.length()).collect::<PyResult<Vec<_>>>()?;
-        // The digits of `<f8` are the bytes of an element.
-        let item: usize =
-            dtype.get(2..).and_then(|digits| digits.parse().ok()).ok_or_else(damaged)?;
-        let bytes =
-            shape.iter().try_fold(item, |bytes, n| bytes.checked_mul(*n)).ok_or_else(damaged)?;
-        self.align();
-        let data = self.view(bytes)?;
-        ndarray::make(py, order, dtype, &shape, data)
+        let (head, size) = sound(self.document.array_head())?;
+        sound(self.document.align())?;
+        let data = self.view(size)?;
+        ndarray::make(py, &head, data)
     }
 }

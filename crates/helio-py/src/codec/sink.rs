@@ -1,12 +1,12 @@
 //! A document being written: small parts are copied as they come, large ones are only remembered, so
 //! that they are copied once, straight to where they end up.
 
+use helio_proto::document::{ALIGNMENT, tag};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::exported::Exported;
-use super::layout::ALIGNMENT;
-use super::{tag, tree};
+use super::tree;
 
 /// Larger parts are remembered instead of copied.
 const COPY_MAX: usize = 4 << 10;

@@ -3,9 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use helio_proto::document::ALIGNMENT;
 use helio_worker::Bytes;
-
-use super::layout::ALIGNMENT;
 
 /// The runtime's bytes, or a copy of our own.
 #[derive(Clone)]

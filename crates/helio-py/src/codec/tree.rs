@@ -9,10 +9,11 @@
 
 use std::collections::HashSet;
 
+use helio_proto::reader;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::layout::damaged;
+use super::layout::{damaged, sound};
 
 mod kind {
     pub(super) const NONE: u8 = 0;
@@ -198,45 +199,38 @@ impl Writer<'_> {
 
 /// Reads what [`write`] wrote; the value, and how many bytes it took.
 pub(super) fn read<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<(Bound<'py, PyAny>, usize)> {
-    let mut reader = Reader { py, bytes, at: 0, texts: [const { None }; PLACES] };
+    let from = reader::Reader::new(bytes);
+    let mut reader = Reader { py, bytes: from, texts: [const { None }; PLACES] };
     let value = reader.value(0)?;
-    Ok((value, reader.at))
+    Ok((value, bytes.len() - reader.bytes.rest().len()))
 }
 
 struct Reader<'a, 'py> {
     py: Python<'py>,
-    bytes: &'a [u8],
-    at: usize,
+    bytes: reader::Reader<'a>,
     texts: [Option<Bound<'py, PyAny>>; PLACES],
 }
 
 impl<'a, 'py> Reader<'a, 'py> {
     fn take(&mut self, n: usize) -> PyResult<&'a [u8]> {
-        let rest = &self.bytes[self.at..];
-        let taken = rest.get(..n).ok_or_else(damaged)?;
-        self.at += n;
-        Ok(taken)
+        sound(self.bytes.take(n))
     }
 
     fn array<const N: usize>(&mut self) -> PyResult<[u8; N]> {
-        let rest = &self.bytes[self.at..];
-        let taken = rest.first_chunk().ok_or_else(damaged)?;
-        self.at += N;
-        Ok(*taken)
+        sound(self.bytes.array())
     }
 
     fn u8(&mut self) -> PyResult<u8> {
-        self.array().map(|[byte]| byte)
+        sound(self.bytes.u8())
     }
 
     fn u32(&mut self) -> PyResult<usize> {
-        Ok(u32::from_le_bytes(self.array()?) as usize)
+        Ok(sound(self.bytes.u32())? as usize)
     }
 
     /// A number of items, each of which takes at least a byte.
     fn count(&mut self) -> PyResult<isize> {
-        let n = self.u32()?;
-        if n > self.bytes.len() - self.at { Err(damaged()) } else { Ok(n as isize) }
+        Ok(sound(self.bytes.count(1))? as isize)
     }
 
     fn value(&mut self, depth: usize) -> PyResult<Bound<'py, PyAny>> {

@@ -1,5 +1,6 @@
 //! Values to bytes.
 
+use helio_proto::document::{put_pickle_head, tag};
 use helio_types::ObjectId;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -10,7 +11,7 @@ use super::pickle::{self, Pickled};
 use super::purpose::Purpose;
 use super::refs;
 use super::sink::{Held, Sink};
-use super::{tag, tree};
+use super::tree;
 use crate::object_ref::{Collected, ObjectRef, collect, collecting};
 
 /// A value on its way out, and the references inside it, which are held until it is gone.
@@ -174,13 +175,8 @@ impl Ready<'_> {
             }
             Self::Array(array) => array.write(py, sink),
             Self::Pickled(Pickled { data, buffers }) => {
-                let plain = buffers.is_empty();
-                sink.u8(if plain { tag::PICKLE } else { tag::PICKLE_BUFFERS });
-                sink.u64(data.as_bytes().len() as u64);
-                if !plain {
-                    sink.u32(buffers.len() as u32);
-                    buffers.iter().for_each(|buffer| sink.u64(buffer.bytes().len() as u64));
-                }
+                let lengths: Vec<usize> = buffers.iter().map(|one| one.bytes().len()).collect();
+                sink.append(|out| put_pickle_head(out, data.as_bytes().len(), &lengths));
                 sink.held(py, Held::Bytes(data.unbind()));
                 for buffer in buffers {
                     sink.align();

@@ -47,7 +47,7 @@ fn is_set(name: &str) -> bool {
     variable(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// The kinds as they are on this machine.
+/// The kinds of accelerators, with the devices that this machine has.
 fn kinds() -> &'static [DeviceKind] {
     static KINDS: OnceLock<Vec<DeviceKind>> = OnceLock::new();
     KINDS.get_or_init(|| {

@@ -14,10 +14,10 @@ use super::{devices, execute};
 use crate::gil::{GilSite, detached};
 use crate::session::Session;
 
-/// A worker that was started for work gets it within this time.
+/// How long a new worker waits for its first work before it warms up.
 const WORK_COMES: Duration = Duration::from_micros(50);
 
-/// Waits a moment for work; without any, runs a call. The work, if some came first.
+/// Waits a moment for work and returns it; if none comes, runs the warm-up call.
 pub(super) fn unless_work_comes(py: Python<'_>, session: &Session) -> PyResult<Option<Work>> {
     let work = detached(py, GilSite::NextWork, |interrupt| {
         session.runtime.next_work(Some(WORK_COMES), interrupt)
