@@ -192,7 +192,7 @@ settings! {
         JOIN_WAIT_S = Own "JOIN_WAIT_S" count(300, 0, 1_000_000_000) "s", "commands";
         /// Folders of ended sessions that are kept for their logs; 0: all.
         SESSIONS_KEPT_MAX = Own "SESSIONS_KEPT_MAX" count(20, 0, 1_000_000) "sessions", DAEMON;
-        /// How long the folder of an ended session is kept; 0: without end.
+        /// The number of days for which the folder of an ended session is kept; 0: for ever.
         SESSIONS_KEPT_DAYS = Own "SESSIONS_KEPT_DAYS" number(7.0, 0.0, f64::MAX) "days", DAEMON;
         /// The program `heliostat` that a driver starts instead of the package's own.
         BINARY = Own "BINARY" text("") "file", DRIVER;

@@ -26,7 +26,7 @@ const ROOM_MIN: u64 = 8 << 20;
 /// How often the link of this machine is looked at, at most: that reads two files of the kernel's.
 const LINK_EVERY: Duration = Duration::from_millis(250);
 
-/// How often a head that fell silent looks whether it may speak.
+/// How often a head that could not reach the store of the state, and answers nobody meanwhile, tries again.
 const REGAIN_LOOK: Duration = Duration::from_millis(50);
 
 /// Ends the control service from another thread.
@@ -144,7 +144,8 @@ async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Err
     }
 }
 
-/// Waits until the state is this head's again, and empty of what was under way; `false`: the daemon ends.
+/// Waits until the store says again that this head owns the state, and drops all inputs that come meanwhile.
+/// Returns `false` if the daemon ends first.
 async fn regained(
     storage: &mut dyn Storage,
     queue: &mut mpsc::Receiver<Input>,

@@ -22,8 +22,8 @@ fn number(row: &Row, column: &str) -> u64 {
     row.get(column).and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// The calls that run, or were over since a moment, in milliseconds since 1970, of one job or (`""`) of all; the
-/// latest last, `most` of them. An `end` of 0 is of what runs.
+/// The calls of a job (`""`: of all jobs) that run now or ended after `since_ms` (milliseconds since 1970), the
+/// latest last, at most `most` of them. A running call has an `end` of 0.
 pub(crate) fn bars(calls: &Calls, since_ms: u64, job: &str, most: usize, now_ms: u64) -> Activity {
     let job_id = JobId::from_hex(job).ok();
     if job_id.is_none() && !job.is_empty() {

@@ -34,7 +34,7 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// So much beyond what is allowed is read and dropped.
 const DROPPED_MAX: usize = 64 << 20;
 
-/// How long nothing of an archive may arrive.
+/// The longest pause in the upload of an archive.
 const PART_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// How much of a log one answer has: its end.

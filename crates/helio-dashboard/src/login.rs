@@ -89,7 +89,7 @@ mod tests {
         for garbage in ["", ".", "..", "1.1.", "x.y.z", "secret"] {
             assert!(!is_cookie(garbage, "secret", 1000), "{garbage}");
         }
-        assert!(!is_cookie(&link_key("secret", 1000, 1), "secret", 1000), "a link is no cookie");
+        assert!(!is_cookie(&link_key("secret", 1000, 1), "secret", 1000), "a link is not a cookie");
     }
 
     #[test]
@@ -101,6 +101,6 @@ mod tests {
         assert!(!used.take(&key, "secret", 1000));
         assert!(used.take(&link_key("secret", 1000, 8), "secret", 1001));
         assert!(!used.take(&link_key("secret", 1000, 9), "secret", 1000 + LINK_MS_MAX));
-        assert!(!used.take(&cookie("secret", 1000), "secret", 1000), "a cookie is no link");
+        assert!(!used.take(&cookie("secret", 1000), "secret", 1000), "a cookie is not a link");
     }
 }

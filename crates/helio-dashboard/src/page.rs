@@ -25,7 +25,7 @@ pub(crate) struct Wanted {
     filters: Vec<Filter>,
     /// Only rows after the one with this key.
     after: Option<String>,
-    /// The column by which rows are in order, the largest first; none: by their keys alone.
+    /// The column by which rows are sorted, the largest value first; `None`: by their keys.
     order: Option<String>,
     is_detailed: bool,
     /// Whether rows have the column `why`, which Ray's clients do not know.

@@ -9,10 +9,11 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::random;
 
-/// In a view: the file whose lock says that somebody is in it.
+/// The name of the lock file in a view: a process that uses the view holds its shared lock.
 pub const USERS: &str = ".users";
 
-/// Beside the views: that of the job that ended last. The next job's is made of it, for much of it may be the same.
+/// The name, beside the views, of the view of the job that ended last. The next job's view is made from it, since
+/// much of it may be the same.
 pub const IDLE: &str = ".idle";
 
 /// The stack of a thread that waits for a lock and removes files.
@@ -40,7 +41,8 @@ pub fn remove_unused(view: PathBuf) {
     }
 }
 
-/// A job takes the idle view by renaming it, so it is never removed under that name.
+/// Makes the view the idle one. The former idle view is renamed before it is removed, since a new job takes the
+/// idle view by renaming it.
 fn retire(view: &Path) {
     let idle = view.with_file_name(IDLE);
     let number = u64::from_le_bytes(random::bytes());

@@ -32,7 +32,7 @@ impl Given {
     }
 }
 
-/// Reads a body that is short by its length; of any other nothing.
+/// Reads a body whole if its declared length is small; a longer one, or one of unknown length, is not read yet.
 pub(crate) async fn read_small(body: Incoming, silence: Duration) -> Result<Given, Fault> {
     match body.size_hint().exact() {
         _ if body.is_end_stream() => Ok(Given::whole(Bytes::new())),

@@ -240,7 +240,8 @@ impl Table {
         deployments.iter().map(|(key, one)| (key.clone(), one.ongoing(), one.queued())).collect()
     }
 
-    /// Whether there are counts, and whether replicas come and go by them.
+    /// Whether there are deployments whose requests can be counted, and whether one of them is scaled by these
+    /// counts.
     pub(crate) fn wants_counts(&self) -> (bool, bool) {
         let deployments = self.deployments.borrow();
         let is_scaled = deployments.values().any(|deployment| deployment.is_counted.get());

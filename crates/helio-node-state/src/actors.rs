@@ -12,7 +12,7 @@ use helio_proto::cluster::{ActorEnded, ActorStarted};
 use helio_proto::control::{ActorLaunch, ActorSpec, Strategy};
 use helio_proto::environment::RuntimeEnv;
 use helio_proto::node::{ActorReady, Exit};
-use helio_scheduler::{InGroup, taken};
+use helio_scheduler::{GroupBundle, taken};
 use helio_types::{
     ActorId, Assigned, DeathCause, DeathKind, JobId, PlacementGroupId, ResourceSet, WorkerAddress,
     WorkerId, mutant,
@@ -182,7 +182,7 @@ impl Actors {
     /// Whether an actor has some of the placement group.
     pub(crate) fn uses_group(&self, group_id: PlacementGroupId) -> bool {
         let uses = |strategy: &Strategy| {
-            InGroup::of(strategy).is_some_and(|place| place.group_id == group_id)
+            GroupBundle::of(strategy).is_some_and(|place| place.group_id == group_id)
         };
         self.placed().any(|(_, strategy, _)| uses(strategy))
     }
@@ -190,7 +190,7 @@ impl Actors {
     /// The actors in bundles of a placement group.
     pub(crate) fn of_bundles(&self, group_id: PlacementGroupId, bundles: &[u32]) -> Vec<ActorKey> {
         let inside = |actor: &Actor| {
-            InGroup::of(&actor.launch.spec.strategy).is_some_and(|place| {
+            GroupBundle::of(&actor.launch.spec.strategy).is_some_and(|place| {
                 place.group_id == group_id
                     && place.bundle.is_none_or(|bundle| bundles.contains(&bundle))
             })

@@ -29,9 +29,9 @@ pub(crate) struct Cluster {
     unconfirmed: BTreeSet<NodeId>,
     /// When they count as dead.
     absent_at: u64,
-    /// Resources that were subtracted from the view of a node for requests that were sent there, and until when that
-    /// counts: no news come of a node on which nothing changed, because the request was withdrawn or its task was
-    /// quick.
+    /// Resources that were subtracted from the view of a node for requests sent there, each with the time until
+    /// which that counts. A limit is needed because a node on which nothing changed (the request was withdrawn, or
+    /// its task was quick) sends no news.
     promised: VecDeque<(u64, NodeId, ResourceSet)>,
     /// Raised with every placement.
     cursor: u64,

@@ -84,7 +84,7 @@ impl Drain {
         }
     }
 
-    /// The heir is dead: another one has to take everything.
+    /// The node that took over the objects of this one (the heir) has died: another node has to take all of them.
     pub(crate) fn on_node_died(&mut self, node_id: NodeId) {
         if let Some(order) = &mut self.order
             && order.heir.as_ref().is_some_and(|heir| heir.node_id == node_id)

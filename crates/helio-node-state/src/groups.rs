@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use helio_proto::control::{Failure, FailureKind, Strategy};
 use helio_proto::group::{AskGroup, GroupNews};
-use helio_scheduler::InGroup;
+use helio_scheduler::GroupBundle;
 use helio_types::PlacementGroupId;
 
 use crate::context::Context;
@@ -91,7 +91,7 @@ impl GroupQuestions {
 
     /// **WHY-1** What the control service said of a group that is not placed.
     pub(crate) fn why(&self, strategy: &Strategy) -> Option<String> {
-        let place = InGroup::of(strategy)?;
+        let place = GroupBundle::of(strategy)?;
         match self.0.get(&place.group_id)?.news.as_deref().unwrap_or_default() {
             "" => None,
             why => Some(format!("placement group {} is not placed yet: {why}", place.group_id)),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use helio_proto::control::Strategy;
-use helio_scheduler::{InGroup, lent_by_bundle, taken};
+use helio_scheduler::{GroupBundle, lent_by_bundle, taken};
 use helio_types::resources::UNIT;
 use helio_types::{Assigned, Devices, PlacementGroupId, Quantity, ResourceSet, mutant};
 
@@ -30,14 +30,14 @@ struct Slot {
     device: u32,
     size: i64,
     free: i64,
-    /// The parts of it that are lent to holders that may have any bundle of the group: they do not know which one it
-    /// is.
+    /// The parts of the device that are lent to holders whose strategy names no bundle of the group, so that they
+    /// do not know in which bundle they are.
     to_any: Vec<i64>,
 }
 
 impl Slot {
     /// Lends a part of it; the device.
-    fn lend(&mut self, part: i64, place: InGroup) -> u32 {
+    fn lend(&mut self, part: i64, place: GroupBundle) -> u32 {
         self.free -= part;
         if place.bundle.is_none() {
             self.to_any.push(part);
@@ -45,7 +45,7 @@ impl Slot {
         self.device
     }
 
-    fn take_back(&mut self, part: i64, place: InGroup) {
+    fn take_back(&mut self, part: i64, place: GroupBundle) {
         self.free += part;
         assert!(self.free <= self.size, "a bundle would lend more of a device than it has");
         if place.bundle.is_none()
@@ -87,7 +87,7 @@ impl Ledger {
         let wanted = self.devices.keys().map(|kind| (kind.clone(), need.get(kind).0));
         let wanted: Vec<(String, i64)> = wanted.filter(|(_, amount)| *amount > 0).collect();
         for (kind, amount) in wanted {
-            let indices = match InGroup::of(strategy) {
+            let indices = match GroupBundle::of(strategy) {
                 None => self.take_devices(&kind, amount),
                 Some(place) => self.take_devices_of_group(place, &kind, amount),
             };
@@ -131,10 +131,11 @@ impl Ledger {
         Some(whole.into_iter().map(take).collect())
     }
 
-    /// The same among the devices of a bundle, or of all of the group here.
+    /// Takes devices from those that belong to a bundle, or, where the place names no bundle, to all bundles of
+    /// the group on this node.
     fn take_devices_of_group(
         &mut self,
-        place: InGroup,
+        place: GroupBundle,
         kind: &str,
         amount: i64,
     ) -> Option<Vec<u32>> {
@@ -157,7 +158,7 @@ impl Ledger {
     fn give_back_devices(&mut self, assigned: &Assigned, strategy: &Strategy) {
         for (kind, indices) in &assigned.devices {
             let part = assigned.resources.get(kind).0.min(UNIT);
-            match InGroup::of(strategy) {
+            match GroupBundle::of(strategy) {
                 Some(place) => self.give_back_devices_of_group(place, kind, indices, part),
                 None => {
                     let devices = self.devices.get_mut(kind).into_iter().flatten();
@@ -175,7 +176,7 @@ impl Ledger {
 
     fn give_back_devices_of_group(
         &mut self,
-        place: InGroup,
+        place: GroupBundle,
         kind: &str,
         indices: &[u32],
         part: i64,
@@ -290,7 +291,7 @@ impl Ledger {
 fn cpu_of(assigned: &Assigned, strategy: &Strategy) -> ResourceSet {
     let mut cpu = ResourceSet::default();
     cpu.set("CPU", assigned.resources.get("CPU"));
-    InGroup::of(strategy).map_or_else(|| cpu.clone(), |place| place.renamed(&cpu))
+    GroupBundle::of(strategy).map_or_else(|| cpu.clone(), |place| place.renamed(&cpu))
 }
 
 #[cfg(test)]

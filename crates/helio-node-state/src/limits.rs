@@ -86,10 +86,10 @@ pub const OWNERS_ASK_MS: u64 = 10_000;
 /// How many questions about other nodes' processes may be open; more are answered "not known dead".
 pub const LIVENESS_ASKED_MAX: usize = 10_000;
 
-/// How many questions to processes may be open; more are answered by nobody.
+/// How many inspections (questions of the state API to processes) may be open; more are answered by nobody.
 pub const INSPECTIONS_MAX: usize = 64;
 
-/// How long the processes and other nodes may take to answer one.
+/// How long processes and other nodes may take to answer an inspection.
 pub const INSPECTION_MS_MAX: u64 = 3_000;
 
 /// How many calls to the control service one client may have open; more are refused.

@@ -119,7 +119,7 @@ impl Bulk {
         }
     }
 
-    /// The bytes are not kept ready any more; [`Event::Served`] follows if they were.
+    /// Stops keeping the bytes of a request ready; [`Event::Served`] follows if they were.
     pub(crate) fn withdraw(&self, conn: Conn, request_id: u64) {
         let mut offers = self.offers.lock();
         let its = |(key, offer): (&(NodeId, u64), &Offer)| {

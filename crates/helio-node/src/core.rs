@@ -626,8 +626,8 @@ impl Daemon {
         }
     }
 
-    /// The zygote says so, or the worker itself, which registers: whichever comes first. A zygote that is
-    /// killed before its answer leaves a worker that runs.
+    /// Notes that a worker's process has started. Either the zygote's answer or the worker's registration says so,
+    /// whichever comes first: a zygote that is killed before it answers may leave a worker that runs.
     fn worker_started(&mut self, worker_id: WorkerId, pid: u32) {
         if !self.processes.started(worker_id, pid) {
             return;

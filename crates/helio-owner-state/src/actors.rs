@@ -240,7 +240,8 @@ impl Actors {
         self.all.get(id).is_some_and(|actor| actor.queue.contains(&task))
     }
 
-    /// Whether a call of an actor that waits for arguments stands where its order demands.
+    /// Checks that an actor's call that waits for arguments is in its actor's queue, or, if it is unordered, among
+    /// those that hold back no other.
     pub(crate) fn has_waiting(&self, task: &Task) -> bool {
         let (spec, is_unordered) = (task.spec(), task.is_unordered());
         let Target::Actor(id) = spec.target else { return true };
@@ -250,7 +251,8 @@ impl Actors {
         })
     }
 
-    /// An actor is to be made, whose constructor lacks so many arguments and holds all of them.
+    /// Notes an actor to be created. Its constructor holds the objects `held` and still lacks `missing` of its
+    /// arguments.
     pub(crate) fn on_create(&mut self, creation: Creation, held: Vec<ObjectId>, missing: u32) {
         let actor = self.all.entry(creation.spec.actor_id).or_default();
         actor.class_name.clone_from(&creation.spec.class_name);
@@ -356,8 +358,8 @@ impl Actors {
         }
     }
 
-    /// The arguments of a call are known. Returns whether it fails at once: without retries it does not wait for the end
-    /// of a restart. `None`: the actor is not known.
+    /// Notes that the arguments of a call are known. Returns whether the call fails at once because it has no
+    /// retries and its actor restarts; `None`: the actor is not known.
     pub(crate) fn on_args_known(
         &mut self,
         id: ActorId,
@@ -386,8 +388,8 @@ impl Actors {
         self.all.get(&id).map_or_else(Vec::new, |actor| actor.queue.iter().copied().collect())
     }
 
-    /// Its calls are about to be sent: news of it are wanted from the first one on. Returns whether it is dead; `None`:
-    /// it is not known.
+    /// Subscribes to news of the actor when its first call is about to be sent. Returns whether the actor is dead;
+    /// `None`: it is not known.
     pub(crate) fn begin_sending(&mut self, id: ActorId, ctx: &mut Context) -> Option<bool> {
         let actor = self.all.get_mut(&id)?;
         if actor.phase == ActorPhase::Dead {
@@ -424,7 +426,7 @@ impl Actors {
         }
     }
 
-    /// The call lacks arguments again, and holds back no others.
+    /// Takes a call out of the queue because it lacks arguments again; it holds back no other call.
     pub(crate) fn set_aside(&mut self, id: ActorId, place: usize, task: TaskId) {
         self.dequeue(id, place);
         self.all.entry(id).or_default().lacking.insert(task);
@@ -438,7 +440,7 @@ impl Actors {
         Some(actor.sequence)
     }
 
-    /// A call was replied to; when it can have begun.
+    /// Notes the reply to a call. Returns the earliest time at which the call can have begun.
     pub(crate) fn on_replied(&mut self, spec: &TaskSpec, now: u64) -> u64 {
         let mut began = 0;
         if let Target::Actor(id) = spec.target
@@ -538,8 +540,8 @@ impl Actors {
         actor.queue = remade.into_iter().chain(again).collect();
     }
 
-    /// No connection to a process could be made. The actors that live there, to which nothing was sent over a connection
-    /// that broke since: such calls may have begun.
+    /// The actors in a process that could not be connected to. Left out are those to which calls went over a
+    /// connection that has broken since: such calls may have begun.
     pub(crate) fn unreached_at(&self, worker: WorkerId) -> Vec<ActorId> {
         let is_it = |actor: &Actor| actor.broken.is_none() && actor.is_at(worker);
         self.all.iter().filter(|(_, actor)| is_it(actor)).map(|(id, _)| *id).collect()
@@ -550,7 +552,7 @@ impl Actors {
         self.all.get_mut(&id).map_or_else(VecDeque::new, |actor| std::mem::take(&mut actor.sent))
     }
 
-    /// The call counts as sent, as it did.
+    /// Counts a call as sent again, as before its actor's process was lost.
     pub(crate) fn keep_sent(&mut self, id: ActorId, task: TaskId) {
         self.all.entry(id).or_default().sent.push_back(task);
     }
@@ -593,7 +595,8 @@ impl Actors {
         Stored::Error(Arc::new(error.to_payload()))
     }
 
-    /// The connection to a process broke: if it is an actor's, news will come, or time will tell.
+    /// Notes that the connection to a process broke. If an actor lives there, news of it will come; if none does,
+    /// the actor is given up after [`BROKEN_WAIT_US`].
     pub(crate) fn on_link_broken(&mut self, worker: WorkerId, ctx: &mut Context) {
         let there = self.all.iter().filter(|(_, actor)| actor.is_at(worker));
         let mut broken: Vec<ActorId> = there.map(|(id, _)| *id).collect();
@@ -607,13 +610,13 @@ impl Actors {
         }
     }
 
-    /// When the first broken connection has been borne long enough.
+    /// When the wait for news after a broken connection ends first.
     pub(crate) fn next_tick(&self) -> Option<u64> {
         let broken = self.broken.iter().filter_map(|id| self.all.get(id)?.broken);
         broken.map(|at| at + BROKEN_WAIT_US).min()
     }
 
-    /// The actors whose broken connections have been borne long enough.
+    /// The actors for which the wait for news after a broken connection is over.
     pub(crate) fn take_due(&mut self, now: u64) -> Vec<ActorId> {
         let Self { all, broken } = self;
         broken.retain(|id| all.get(id).is_some_and(|actor| actor.broken.is_some()));
@@ -624,7 +627,7 @@ impl Actors {
         broken.iter().filter(is_over).copied().collect()
     }
 
-    /// The actor lives behind a broken line: it is reached where it was.
+    /// Keeps the address of an actor whose wait for news is over: it is called where it was.
     pub(crate) fn on_line_given_up(&mut self, id: ActorId, address: Option<Arc<WorkerAddress>>) {
         if let Some(actor) = self.all.get_mut(&id) {
             actor.address = address;

@@ -95,7 +95,7 @@ impl Borrows {
         self.returned.entry(task).or_insert_with(|| (caller, Vec::new())).1.extend(ids);
     }
 
-    /// The caller holds what the call returned: what need not be held any more.
+    /// Takes out the references that were held for a caller, which holds them itself now.
     pub(crate) fn returns_held(&mut self, task: TaskId) -> Vec<ObjectId> {
         self.returned.remove(&task).map_or_else(Vec::new, |(_, held)| held)
     }
@@ -119,8 +119,9 @@ impl Borrows {
         returned.chain(self.adrift.values().flatten()).copied()
     }
 
-    /// The connection to a peer broke. What waits to be sent to it would have gone that way, and is lost with
-    /// it; what is answered from now on goes another way, also to a call that the peer has made again.
+    /// Notes that the connection to a peer broke. Messages that wait to be sent over it are dropped, since the
+    /// peer lost what came before them; later answers use a new connection, also those to a call that the peer has
+    /// repeated.
     pub(crate) fn broken(&mut self, peer: WorkerId) {
         self.gate.retain(|(_, to, _)| to.worker_id != peer);
         let of_peer = self.returned.extract_if(|_, (caller, _)| *caller == peer);
@@ -139,7 +140,8 @@ impl Borrows {
         first
     }
 
-    /// All has been announced anew: what waited for the void announcements waits for these.
+    /// Notes that all borrows were announced again: messages that waited for the void announcements wait for the
+    /// new ones.
     pub(crate) fn announced_anew(&mut self, void_since: Option<u64>, ctx: &mut Context) {
         let Some(first) = void_since else { return };
         for (until, _, _) in &mut self.gate {

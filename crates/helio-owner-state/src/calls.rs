@@ -25,9 +25,9 @@ use crate::room::shrink;
 use crate::spec::{FIRST_ITEM, TaskSpec};
 use crate::value::{add_each, node_of};
 
-/// The first wait, in microseconds.
+/// The first wait of a call whose worker was ended for want of memory, in microseconds.
 const OOM_DELAY_US: u64 = 1_000_000;
-/// The longest.
+/// The longest such wait.
 const OOM_DELAY_US_MAX: u64 = 60_000_000;
 
 /// Where a call is on its way.
@@ -124,7 +124,7 @@ impl Task {
         matches!(self.state, State::OnLease(_) | State::OnActor)
     }
 
-    /// Whether it holds back no other call of its actor while it lacks arguments.
+    /// Whether later calls of its actor may overtake this one while it lacks arguments.
     pub(crate) fn is_unordered(&self) -> bool {
         self.spec.template.is_unordered || self.past.earlier.is_remade
     }
@@ -134,8 +134,8 @@ impl Task {
         self.spec.returns == STREAMING && index < FIRST_ITEM + self.yielded
     }
 
-    /// Whether its values are not wanted any more. The items that were read of a generator are, although its
-    /// reader has left it.
+    /// Whether the call's values are not wanted any more. Items of a generator that were read are still wanted
+    /// after its reader has left it.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.cancelled && !self.past.earlier.is_left
     }
@@ -158,7 +158,7 @@ impl Task {
         Attempt { spec: self.spec, number, retries_left, past }
     }
 
-    /// Its present attempt is given up after it may have begun.
+    /// Notes the nodes on which a given-up attempt may still leave values, since it may have begun.
     fn stray(&mut self) {
         if let Some(at) = &self.at
             && !mutant!("abandoned-copy-forgotten")
@@ -216,7 +216,7 @@ impl Calls {
     pub(crate) fn on_arg_ready(&mut self, id: TaskId) -> Option<Arc<TaskSpec>> {
         let task = self.all.get_mut(&id)?;
         let State::Waiting(missing) = &mut task.state else { return None };
-        assert!(*missing > 0, "a call that lacks nothing is no call that waits");
+        assert!(*missing > 0, "a call that lacks nothing does not wait");
         *missing -= 1;
         if *missing > 0 {
             return None;
@@ -305,7 +305,7 @@ impl Calls {
         }
     }
 
-    /// The present attempt is given up after it may have begun.
+    /// The same for the call of that id.
     pub(crate) fn stray(&mut self, id: TaskId) {
         if let Some(task) = self.all.get_mut(&id) {
             task.stray();
@@ -319,7 +319,7 @@ impl Calls {
         }
     }
 
-    /// Nothing is left of what a node had.
+    /// Forgets stray values on a node that has died.
     pub(crate) fn forget_strays(&mut self, node: NodeId) {
         for earlier in self.all.values_mut().filter_map(|task| task.past.earlier.present()) {
             earlier.strays.retain(|stray| stray.node_id != node);
@@ -340,12 +340,13 @@ impl Calls {
         }
     }
 
-    /// Whether a generator that has yielded so many items has yielded some of which nobody has heard.
+    /// Whether a generator that has yielded `items` items has yielded some that this process has not heard of.
     pub(crate) fn has_unheard(&self, id: TaskId, items: u32) -> bool {
         self.all.get(&id).is_some_and(|task| task.yielded < items)
     }
 
-    /// Whether a generator that its reader has left runs once more, and has made all that was lost with that item.
+    /// Whether a generator that its reader has left was run again to make lost items, and the item `index` was the
+    /// last of them.
     pub(crate) fn has_made_all(&self, id: TaskId, index: u32) -> bool {
         self.all.get(&id).is_some_and(|task| {
             let earlier = &task.past.earlier;

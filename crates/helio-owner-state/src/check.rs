@@ -3,7 +3,7 @@
 /// How much each table holds. All zero when this process holds nothing and owes nothing (LIMIT-1:
 /// nothing grows with the age of the process).
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
-pub struct Tables {
+pub struct Census {
     /// Objects, its own and borrowed ones.
     pub objects: usize,
     /// Unfinished calls.
@@ -28,7 +28,7 @@ pub struct Tables {
     pub suspects: usize,
 }
 
-impl Tables {
+impl Census {
     /// Whether nothing is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -44,7 +44,7 @@ mod value;
 mod why;
 
 pub use actors::Actor;
-pub use check::Tables;
+pub use check::Census;
 pub use event::{Action, Event};
 pub use history::without_large_function;
 pub use objects::Object;
@@ -54,4 +54,4 @@ pub use spec::{
 };
 pub use streams::Stream;
 pub use value::Stored;
-pub use why::{Next, Why, join, sentence, time};
+pub use why::{NextHop, Why, join, sentence, time};

@@ -40,7 +40,7 @@ pub(crate) struct Lineage {
 }
 
 impl Lineage {
-    /// Of a call that has ended, of whose returns and items so many are `live`.
+    /// The record of a call that has ended. `live` of its returns and items lie in object stores and are held.
     pub(crate) fn new(
         spec: Arc<TaskSpec>,
         retries_left: i32,
@@ -208,14 +208,14 @@ impl Lineages {
         Some(Ok(lineage))
     }
 
-    /// A call is remembered no more: its arguments are to be let go of. Whether that has to begin; if not, it is under
-    /// way, and comes to this call as well.
+    /// Queues a forgotten call so that its arguments are let go of. Returns whether the caller has to begin with
+    /// that; otherwise it is under way and will reach this call.
     pub(crate) fn begin_forgetting(&mut self, lineage: Lineage) -> bool {
         self.forgotten.push(lineage);
         !std::mem::replace(&mut self.is_forgetting, true)
     }
 
-    /// The next call whose arguments are to be let go of; `None`: that is over.
+    /// The next forgotten call whose arguments are to be let go of; `None`: all are done.
     pub(crate) fn next_forgotten(&mut self) -> Option<Lineage> {
         let next = self.forgotten.pop();
         self.is_forgetting = next.is_some();

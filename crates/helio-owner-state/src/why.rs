@@ -10,12 +10,12 @@ pub struct Why {
     /// One or more sentences, each with its full stop.
     pub text: String,
     /// The process or service to ask for the rest.
-    pub next: Option<Next>,
+    pub next: Option<NextHop>,
 }
 
 /// The process or service that knows more.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Next {
+pub enum NextHop {
     /// The object's owner.
     Owner {
         /// The owner's address.

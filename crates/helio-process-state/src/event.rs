@@ -14,6 +14,11 @@ use crate::questions::Subject;
 /// An event, as the shell tells the machine.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// A connection was opened from outside, and has to greet.
+    Opened {
+        /// The link's number, from [`crate::Links::mint`].
+        link: u64,
+    },
     /// A process opened a connection and proved that it belongs to the cluster.
     Accepted {
         /// The link's number, from [`crate::Links::mint`].
@@ -84,6 +89,13 @@ pub enum Event<'a> {
         request: u64,
         /// The actor.
         actor: ActorId,
+    },
+    /// The front is done with the extent that it was granted for an object.
+    Written {
+        /// The object.
+        object: ObjectId,
+        /// Whether it is written whole: no byte changes any more (SHM-1). Otherwise the extent is given back.
+        is_whole: bool,
     },
     /// The front wants room in the object store; the answer is for `request`.
     Create {
@@ -175,6 +187,13 @@ pub enum Action {
         link: u64,
         /// The other end.
         to: Peer,
+    },
+    /// End a connection that has not greeted, as if its other end had; [`Event::Closed`] follows.
+    Refuse {
+        /// The link.
+        link: u64,
+        /// The reason, for the log.
+        reason: &'static str,
     },
     /// Close the connection; the machine knows that the link is over.
     Close {

@@ -18,14 +18,15 @@
 //!
 //! Each sub-machine owns its fields: [`Links`] (connections and what both ends defined by number),
 //! `requests` (the one table of pending requests), `store` (pins and fetches), `executor` (calls of
-//! others), `watches` (objects that event loops wait for), and [`Owner`] in its own crate. [`Process`]
+//! others), `watches` (objects that event loops wait for), `strangers` (connections without a greeting), and [`Owner`] in its own crate. [`Process`]
 //! passes events between them.
 //!
-//! Reading order: [`event`](Event), the folder `process`, `links`, `requests`, `executor`, `store`, `questions`, `value`,
-//! `watches`, `ids`.
+//! Reading order: [`event`](Event), `creation`, the folder `process`, `links`, `requests`, `executor`, `store`, `questions`, `value`,
+//! `watches`, `strangers`, `ids`.
 
 #![forbid(unsafe_code)]
 
+mod creation;
 mod event;
 mod executor;
 mod ids;
@@ -34,9 +35,11 @@ mod process;
 mod questions;
 mod requests;
 mod store;
+mod strangers;
 mod value;
 mod watches;
 
+pub use creation::CreationOutcome;
 pub use event::{Action, Event, Signals};
 pub use executor::{Call, Construct, Lease, Work};
 pub use links::{Links, Output, Peer, Urgency};

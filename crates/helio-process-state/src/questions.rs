@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
-/// Through how many processes an explanation passes.
+/// The largest number of processes that an explanation passes through.
 pub(crate) const HOPS_MAX: u8 = 4;
-/// The same for a question of the daemon, which is one hop itself.
+/// The same for a question that the daemon asks: the daemon counts as one of them.
 pub(crate) const HOPS_OF_NODE: u8 = 3;
 
 /// The subject of a question.

@@ -89,7 +89,7 @@ impl Requests {
         request
     }
 
-    /// The answer has come: what the request was for.
+    /// Takes out a pending request whose answer has come, and returns its purpose.
     pub(crate) fn close(&mut self, request: u64) -> Option<Pending> {
         let pending = self.pending.remove(&request)?;
         let is_explanation = matches!(pending, Pending::Explanation(_));
@@ -119,7 +119,7 @@ impl Requests {
         assert!(before.is_none(), "a thread would miss the first of two answers to one request");
     }
 
-    /// There is room for the object, and a thread waits to hear where.
+    /// Answers a request for room in the object store with the place that was granted.
     pub(crate) fn grant(&mut self, request: u64, object: ObjectId, offset: u64) {
         self.granted.insert(request, object);
         self.answer(request, Answer::Grant(Ok(offset)));

@@ -33,6 +33,8 @@ pub(crate) struct StoreClient<M: Memory> {
     fetching: BTreeMap<ObjectId, bool>,
     /// Objects for which there was no room here a moment ago.
     refused: BTreeMap<ObjectId, Refusal>,
+    /// Objects into whose extents the front writes.
+    writing: BTreeSet<ObjectId>,
     /// Lost arguments of waiting calls that their owners make again; one handle of each is held.
     recovering: BTreeSet<ObjectId>,
     /// How often the daemon has asked for room.
@@ -46,6 +48,7 @@ impl<M: Memory> StoreClient<M> {
             pins: IdMap::default(),
             fetching: BTreeMap::new(),
             refused: BTreeMap::new(),
+            writing: BTreeSet::new(),
             recovering: BTreeSet::new(),
             room_wanted: 0,
         }
@@ -76,6 +79,17 @@ impl<M: Memory> StoreClient<M> {
     /// Drops pins that were kept only for calls: those of objects that `is_referenced` denies.
     pub(crate) fn unpin_unreferenced(&mut self, is_referenced: impl Fn(ObjectId) -> bool) {
         self.pins.retain(|id, _| is_referenced(*id));
+    }
+
+    /// The daemon has granted an extent for the object.
+    pub(crate) fn begin_writing(&mut self, id: ObjectId) {
+        self.writing.insert(id);
+    }
+
+    /// The object is sealed, or its extent is given back.
+    pub(crate) fn end_writing(&mut self, id: ObjectId) {
+        let was_written = self.writing.remove(&id);
+        assert!(was_written, "SHM-1: an object is sealed or given back once");
     }
 
     pub(crate) fn is_fetching(&self, id: ObjectId) -> bool {

@@ -14,21 +14,22 @@ use std::fmt;
 use helio_proto::control::{Strategy, StrategyKind};
 use helio_types::{PlacementGroupId, Quantity, ResourceSet, mutant};
 
-/// How much of the marker a bundle has, in ten-thousandths: 1000, as in Ray.
+/// The amount of the marker resource `bundle` that each bundle provides, in ten-thousandths: 1000, as in Ray.
 const MARKER: Quantity = Quantity(10_000_000);
-/// How much of it one user takes: 0.001, so that a bundle has room for a million.
+/// The amount of the marker resource that each task or actor in a bundle takes: 0.001, so that a bundle has room
+/// for a million.
 const MARKER_USED: Quantity = Quantity(10);
 
 /// A place in a placement group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InGroup {
+pub struct GroupBundle {
     /// The placement group.
     pub group_id: PlacementGroupId,
     /// The index of the bundle; `None`: any.
     pub bundle: Option<u32>,
 }
 
-impl InGroup {
+impl GroupBundle {
     /// The place that a strategy names, if it names one.
     #[must_use]
     pub fn of(strategy: &Strategy) -> Option<Self> {
@@ -63,7 +64,7 @@ impl InGroup {
     }
 }
 
-impl fmt::Display for InGroup {
+impl fmt::Display for GroupBundle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bundle {
             Some(bundle) => write!(f, "bundle {bundle} of placement group {}", self.group_id),
@@ -75,7 +76,7 @@ impl fmt::Display for InGroup {
 /// Returns the resources that a request takes from a node: its own, in a group under the group's names.
 #[must_use]
 pub fn taken<'a>(need: &'a ResourceSet, strategy: &Strategy) -> Cow<'a, ResourceSet> {
-    match InGroup::of(strategy) {
+    match GroupBundle::of(strategy) {
         Some(place) if mutant!("bundles-lent-without-end") => {
             Cow::Owned(place.marked(&ResourceSet::default(), MARKER_USED))
         }
@@ -91,7 +92,7 @@ pub fn lent_by_bundle(
     bundle: u32,
     resources: &ResourceSet,
 ) -> ResourceSet {
-    InGroup { group_id, bundle: Some(bundle) }.marked(resources, MARKER)
+    GroupBundle { group_id, bundle: Some(bundle) }.marked(resources, MARKER)
 }
 
 /// Whether the name is one that a bundle gave.

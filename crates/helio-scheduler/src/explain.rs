@@ -4,7 +4,7 @@ use helio_proto::control::{Strategy, StrategyKind};
 use helio_types::{Quantity, ResourceSet};
 
 use crate::NodeView;
-use crate::bundle::{InGroup, is_of_bundle};
+use crate::bundle::{GroupBundle, is_of_bundle};
 use crate::labels::{all_match, parse_all};
 
 /// Returns the reason why a request of `need` ([`taken`](crate::taken)) waits, as a sentence without a final dot.
@@ -20,7 +20,7 @@ pub fn why_infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strateg
 }
 
 fn in_its_place(text: String, strategy: &Strategy) -> String {
-    match InGroup::of(strategy) {
+    match GroupBundle::of(strategy) {
         Some(place) => format!("{place}: {text}"),
         None => text,
     }

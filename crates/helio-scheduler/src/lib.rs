@@ -39,7 +39,7 @@ use helio_proto::control::{NodeInfo, Strategy, StrategyKind};
 use helio_types::{NodeAddress, NodeId, ResourceSet};
 
 pub use bundle::{
-    InGroup, as_asked, in_bundles, is_of_bundle, lent_by_bundle, taken, without_bundles,
+    GroupBundle, as_asked, in_bundles, is_of_bundle, lent_by_bundle, taken, without_bundles,
 };
 pub use explain::{plain_name, why, why_infeasible};
 pub use group::{Wanted, plan_group, why_group};

@@ -23,11 +23,11 @@ pub(crate) struct ControlHost {
     open: BTreeMap<NodeId, u64>,
     /// When the last tick was.
     ticked: u64,
-    /// The same on the machine's clock, in whole milliseconds as the machine counts.
+    /// The time of the last tick on the machine's clock, in whole milliseconds as the machine counts.
     ticked_us: u64,
     /// Events that wait for room on the disk.
     held: WantedChanges,
-    /// The machine was told last that there is none.
+    /// Whether the machine was told last that there is no room on the disk.
     is_said_full: bool,
     evidence: Evidence,
 }

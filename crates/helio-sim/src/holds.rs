@@ -11,7 +11,7 @@ use crate::plan::Way;
 /// The events that a hold keeps back.
 #[derive(Debug)]
 pub(crate) enum Scope {
-    /// The events for these parts, which stand still.
+    /// The events for these parts: they are suspended.
     Still(Vec<End>),
     /// All there are: every machine stands still.
     Everything,

@@ -119,7 +119,7 @@ impl Facts {
         self.has_no_tries_left(task)
     }
 
-    /// A call that may be tried again is.
+    /// Checks that a call was given up only after all its retries.
     fn has_no_tries_left(&self, task: TaskId) -> Judgement {
         let Some(retries) = self.history.retries(task) else { return Ok(()) };
         if self.history.was_cancelled(task) {

@@ -38,6 +38,7 @@ pub mod shrink;
 pub mod trace;
 pub mod value;
 
+mod alarm;
 mod bundles;
 mod control;
 mod core;

@@ -34,7 +34,7 @@ struct Options {
     /// Run so many seeds.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
-    /// Begin with this one.
+    /// The first seed.
     #[arg(long, default_value_t = 0)]
     first: u64,
     /// Go on after a failure.

@@ -527,7 +527,11 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     row("cancelling", "cancel-by-force-only-asks", "`cancel(force=True)` leaves the worker alive"),
     row("drains", "grace-without-end", "a node that is to leave waits longer than its grace"),
-    row("demand", "groups-are-no-demand", "a placement group that waits is no demand for nodes"),
+    row(
+        "demand",
+        "groups-are-no-demand",
+        "a placement group that waits does not count as demand for nodes",
+    ),
     row("demand", "tasks-are-no-demand", "tasks that no node can hold are no demand for nodes"),
     row(
         "environments",
@@ -672,7 +676,10 @@ mod tests {
         let promised = named(&page("simulator.md"), "Promise, rule, bug");
         assert!(promised.len() > 40, "{promised:?}");
         for name in &promised {
-            assert!(MUTANTS.iter().any(|mutant| mutant.name == name), "{name} is no planted bug");
+            assert!(
+                MUTANTS.iter().any(|mutant| mutant.name == name),
+                "{name} is not a planted bug"
+            );
         }
         for mutant in MUTANTS {
             let row = found.lines().find(|line| line.contains(&format!("| `{}` |", mutant.name)));

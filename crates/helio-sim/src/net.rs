@@ -211,7 +211,7 @@ impl Net {
         self.queue(number, 1 - side, What::Closed, now, rng)
     }
 
-    /// The line breaks between two that live.
+    /// Breaks a connection whose two ends both live.
     pub fn cut(&mut self, number: u64, now: u64, rng: &mut Rng) -> Vec<Arrival> {
         let max = self.delay_us_max;
         let Some(link) = self.links.get_mut(&number) else { return Vec::new() };

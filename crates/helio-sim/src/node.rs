@@ -15,6 +15,7 @@ use helio_proto::node::{ClientToNode, Liveness, NodeToClient, ObjectRefused, ove
 use helio_proto::{decode, encode};
 use helio_types::{NodeAddress, NodeId, ObjectId, ResourceSet, TaskId, WorkerId};
 
+use crate::alarm::Alarm;
 use crate::bundles::Bundles;
 use crate::core::{Core, Daemon, Event as Next};
 use crate::net::{End, Kind, What};
@@ -71,7 +72,7 @@ pub(crate) struct NodeHost {
     /// When it heard the control service last.
     control_said_at: u64,
     status_at: u64,
-    tick_at: Option<u64>,
+    alarm: Alarm,
     /// Worker processes that were asked for and have not been seen to end.
     pub(crate) workers: BTreeSet<WorkerId>,
     pub(crate) is_down: bool,
@@ -167,7 +168,7 @@ impl NodeHost {
             receiving: BTreeMap::new(),
             control_said_at: core.now,
             status_at: core.now + HEARTBEAT_MS * 1000,
-            tick_at: None,
+            alarm: Alarm::default(),
             workers: BTreeSet::new(),
             is_down: false,
             is_to_leave: false,
@@ -202,8 +203,7 @@ impl NodeHost {
         let next = self.node.next_tick();
         let due = next.map_or(self.status_at, |us| core.at_daemon_ms(self.index, us / 1_000));
         let due = due.min(self.status_at).max(core.now);
-        if self.tick_at.is_none_or(|at| due < at) {
-            self.tick_at = Some(due);
+        if self.alarm.set(due) {
             core.at(due, Next::NodeTick { node: self.index });
         }
     }
@@ -214,10 +214,9 @@ impl NodeHost {
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core) {
-        if self.tick_at.is_none_or(|at| at > core.now) {
-            return; // It was put earlier, and has been.
+        if !self.alarm.rings(core.now) {
+            return;
         }
-        self.tick_at = None;
         if self.status_at <= core.now {
             self.status_at = core.now + HEARTBEAT_MS * 1000;
             if let Some(control) = self.control {

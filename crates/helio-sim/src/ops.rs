@@ -188,7 +188,7 @@ pub(crate) struct CallOp {
     /// Where the returns go, or the stream.
     pub(crate) to: Vec<Slot>,
     /// The placement group that it runs in.
-    pub(crate) place: Option<InGroup>,
+    pub(crate) place: Option<GroupBundle>,
     /// Where it runs if it runs in none.
     pub(crate) target: Target,
     pub(crate) needs: Needs,
@@ -196,7 +196,7 @@ pub(crate) struct CallOp {
 
 /// A place in a placement group that a slot holds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct InGroup {
+pub(crate) struct GroupBundle {
     pub(crate) slot: Slot,
     /// -1: any.
     pub(crate) bundle: i64,
@@ -235,7 +235,7 @@ pub(crate) struct ActorOp {
     pub(crate) get_if_exists: bool,
     pub(crate) to: Slot,
     /// The placement group that it lives in.
-    pub(crate) place: Option<InGroup>,
+    pub(crate) place: Option<GroupBundle>,
     /// Where it lives if it lives in none.
     pub(crate) target: Target,
     /// Its methods are coroutines.

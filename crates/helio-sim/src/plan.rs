@@ -244,7 +244,7 @@ pub enum Scene {
     Outfits,
     /// Tasks and actors go by labels to nodes that register again.
     Relabelled,
-    /// The results of calls that calls have made are waited for before they are there.
+    /// Programs wait for results of nested calls (calls made by calls) before these results exist.
     Lent,
     /// Objects of other nodes are waited for, and read later, where there is no room, and the disk is full.
     Refused,

@@ -15,7 +15,8 @@ use crate::ops::Job::{
     Big, Crash, Flaky, Forget, Give, Keep, Leaf, Look, Nest, Raise, Read, Slow, Spawn, Stream, Wrap,
 };
 use crate::ops::{
-    AGAIN, ActorOp, CallOp, GroupOp, InGroup, Job, KEPT_MAX, Needs, OPENED, Op, ROOM, Slot, Target,
+    AGAIN, ActorOp, CallOp, GroupBundle, GroupOp, Job, KEPT_MAX, Needs, OPENED, Op, ROOM, Slot,
+    Target,
 };
 use crate::plan::{Plan, Scene};
 use crate::rng::Rng;
@@ -257,7 +258,7 @@ impl<'a> Author<'a> {
         let mut made = Vec::new();
         for _ in 0..self.rng.below(5) {
             let bundle = if self.rng.one_in(2) { -1 } else { self.rng.below(n_bundles) as i64 };
-            let place = Some(InGroup { slot: to, bundle, resource });
+            let place = Some(GroupBundle { slot: to, bundle, resource });
             let before = self.ops.len();
             if self.rng.one_in(4) {
                 self.actor();

@@ -84,9 +84,9 @@ pub trait Storage: Send {
 pub enum Standing {
     /// Nobody else writes.
     Certain,
-    /// The store was not reached for so long that another process may write. Why it was not reached.
+    /// The store was not reached for so long that another process may write; the text says why it was not reached.
     Doubtful(String),
-    /// Another process writes. Who it is.
+    /// Another process, which is named, writes.
     Lost(String),
 }
 

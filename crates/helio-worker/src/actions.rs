@@ -90,6 +90,7 @@ impl State {
     fn execute_action(&mut self, action: Action) {
         match action {
             Action::Connect { link, to } => self.connect(link, &to),
+            Action::Refuse { link, reason } => self.conn_ended(link, &reason.into()),
             Action::Close { link, reason } => {
                 if let Some(reason) = reason {
                     tracing::warn!(link, reason, "connection closed");

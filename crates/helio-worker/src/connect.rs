@@ -25,10 +25,6 @@ use crate::state::{FIRST_LINK, State};
 
 /// How long a connection to another machine may take to be made.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// How long a connection may take to greet, in microseconds.
-const GREETING_WAIT_US: u64 = 10_000_000;
-/// How many connections may owe their greeting at a time; beyond, the oldest is dropped.
-const STRANGERS_MAX: usize = 256;
 /// Refused connections are logged no more often than this, in microseconds.
 const REFUSAL_LOG_US: u64 = 10_000_000;
 
@@ -350,27 +346,7 @@ impl State {
         if self.add_conn(link, socket, Greeting::Expected).is_err() {
             return;
         }
-        self.strangers.push_back((link, self.now() + GREETING_WAIT_US));
-        if self.strangers.len() > STRANGERS_MAX
-            && let Some((oldest, _)) = self.strangers.pop_front()
-        {
-            self.conn_ended(oldest, &"too many connections wait to greet".into());
-        }
-    }
-
-    /// When the next connection must have greeted.
-    pub(crate) fn strangers_due(&self) -> Option<u64> {
-        self.strangers.front().map(|(_, due)| *due)
-    }
-
-    pub(crate) fn drop_silent_strangers(&mut self) {
-        let now = self.now();
-        while let Some((link, due)) = self.strangers.front().copied()
-            && due <= now
-        {
-            self.strangers.pop_front();
-            self.conn_ended(link, &"it did not greet in time".into());
-        }
+        self.apply(Event::Opened { link });
     }
 
     /// Reads what a connection has; an error is how it ended.
@@ -463,7 +439,6 @@ impl State {
             return Err(refused);
         }
         conn.greeting = Greeting::Done;
-        self.strangers.retain(|(stranger, _)| *stranger != link);
         let from = WorkerAddress {
             worker_id: hello.worker_id,
             node_id: hello.node_id,
@@ -532,7 +507,6 @@ impl State {
             let text = format!("{what}: {reason}");
             self.tell_user(Notice { is_warning: true, text });
         }
-        self.strangers.retain(|(stranger, _)| *stranger != link);
         // The greeting goes out first: where it did not, nothing else did.
         let is_unreached = conn.greeting == Greeting::Sent && !conn.preface.is_empty();
         self.apply(match is_unreached {

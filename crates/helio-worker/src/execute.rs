@@ -101,25 +101,16 @@ impl Runtime {
     /// A call is over.
     pub fn finish(&self, task: TaskId, outcome: Outcome) {
         let mut state = self.finished(task, outcome);
-        // A task is answered before the next one begins: should that one end the process, this one is
-        // not taken for lost, nor run again. Replies of an actor's short calls go out together; a call
-        // whose actor died right after it may fail although it ran, and says so.
-        if state.process.serves_actor() && state.process.has_work() {
-            state.flush_soon();
-        } else {
-            state.flush();
-        }
+        let urgency = state.process.urgency_of_answer(false);
+        state.flush_by(urgency);
     }
 
     /// A call is over that an event loop ran. While others run there the loop writes the answers of its turn
     /// together, when it looks around ([`Runtime::loop_passes`]) or sleeps.
     pub fn finish_on_loop(&self, task: TaskId, outcome: Outcome) {
         let mut state = self.finished(task, outcome);
-        if state.process.has_work() || state.process.runs_calls() {
-            state.flush_soon();
-        } else {
-            state.flush();
-        }
+        let urgency = state.process.urgency_of_answer(true);
+        state.flush_by(urgency);
     }
 
     fn finished(&self, task: TaskId, outcome: Outcome) -> MutexGuard<'_, State> {
@@ -144,12 +135,8 @@ impl Runtime {
         {
             let mut state = self.settled();
             state.apply(Event::ItemMade { task, index, item });
-            if bound == 0 {
-                // The caller may wait for this one; a burst goes out together.
-                state.flush_soon();
-            } else {
-                state.flush();
-            }
+            let urgency = state.process.urgency_of_item(bound);
+            state.flush_by(urgency);
         }
         if bound == 0 {
             return Ok(());

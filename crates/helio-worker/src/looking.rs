@@ -16,7 +16,8 @@ const CREDIT: u32 = 8;
 const CREDIT_MAX: u32 = 16;
 /// The credit of an attempt at its beginning.
 const CREDIT_TRIED: u32 = 2;
-/// So many short sleeps, as a power of two, lie between two attempts at most: some tens of milliseconds.
+/// The largest number of doublings: at most 2^10 short sleeps, some tens of milliseconds, lie between two
+/// attempts.
 const DOUBLINGS_MAX: u32 = 10;
 
 /// Only the thread with the poll right changes it, so the parts need no order among them.

@@ -17,8 +17,6 @@ use crate::state::{FIRST_LINK, State, Watched};
 pub(crate) const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
 /// How often other waits look up, although everything that they wait for wakes them.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// A worker's wait longer than this is told to the daemon, which lends its CPU to others meanwhile.
-const BLOCKED_AFTER: Duration = Duration::from_micros(800);
 /// Replies that come faster than this, and for which nobody waits, are left to gather for so long: a
 /// sender need not wake us for each, and workers have calls ahead of them for longer.
 const REST: Duration = Duration::from_micros(50);
@@ -51,6 +49,7 @@ impl Runtime {
         let mut looked = began;
         let result = loop {
             let seen = self.poll_right.changes();
+            let mut blocked_in;
             {
                 let mut state = self.settled();
                 if let Some(result) = done(&mut state) {
@@ -60,8 +59,10 @@ impl Runtime {
                 if let Err(over) = state.check_open() {
                     break Err(over);
                 }
-                if !blocked && !self.options.is_driver && began.elapsed() >= BLOCKED_AFTER {
-                    blocked = true;
+                let waited_us = began.elapsed().as_micros() as u64;
+                blocked_in = state.process.blocked_in(waited_us).filter(|_| !blocked);
+                if blocked_in == Some(0) {
+                    (blocked, blocked_in) = (true, None);
                     let awaited = state.lacks.take();
                     state.apply(Event::Blocked { thread: thread_id(), awaited });
                 }
@@ -74,8 +75,8 @@ impl Runtime {
             let look_every = look_every();
             let mut limit =
                 deadline.map_or(look_every, |deadline| (deadline - now).min(look_every));
-            if !blocked && !self.options.is_driver {
-                limit = limit.min(BLOCKED_AFTER);
+            if let Some(blocked_in) = blocked_in {
+                limit = limit.min(Duration::from_micros(blocked_in));
             }
             let (interrupted, result) = self.turn(limit, seen, &mut done);
             has_slept = true;
@@ -154,7 +155,6 @@ impl Runtime {
         }
         if ticks {
             state.apply(Event::Tick);
-            state.drop_silent_strangers();
         }
         state.flush();
         let news = std::mem::take(&mut state.news);
@@ -170,8 +170,7 @@ impl Runtime {
     pub(crate) fn due(&self) -> Option<Duration> {
         let state = self.state.lock();
         let now = state.now();
-        let tick = state.process.next_tick().into_iter().chain(state.strangers_due()).min();
-        tick.map(|tick| Duration::from_micros(tick.saturating_sub(now)))
+        state.process.next_tick().map(|tick| Duration::from_micros(tick.saturating_sub(now)))
     }
 
     /// Looks for events for a moment, while that keeps paying off; how many there are.

@@ -254,7 +254,6 @@ impl State {
             work_waiters: 0,
             news: false,
             returns_memory: false,
-            strangers: VecDeque::new(),
             followers: Default::default(),
             refusal_logged: None,
             options: options.clone(),

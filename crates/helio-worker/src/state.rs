@@ -79,8 +79,6 @@ pub(crate) struct State {
     pub(crate) news: bool,
     /// Much memory became free, which the net thread gives back to the system when it has let go of this.
     pub(crate) returns_memory: bool,
-    /// Connections that have not greeted yet, oldest first, with the time by which they must.
-    pub(crate) strangers: VecDeque<(u64, u64)>,
     /// The questioners that ask again and again for the calls that there are.
     pub(crate) followers: crate::inspect::Followers,
     /// When a refused connection was logged last.
@@ -128,7 +126,12 @@ impl State {
 
     /// After a change by the front: what cannot wait goes out now, the rest soon.
     pub(crate) fn flush_some(&mut self) {
-        match self.process.links().take_urgency() {
+        let urgency = self.process.links().take_urgency();
+        self.flush_by(urgency);
+    }
+
+    pub(crate) fn flush_by(&mut self, urgency: Urgency) {
+        match urgency {
             Urgency::Now => self.flush(),
             Urgency::Soon => self.flush_soon(),
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use helio_owner_state::{
     Actor, Creation, Event as OwnerEvent, Owner, Target, TaskSpec, handle_object,
 };
-use helio_process_state::{Answer, Event};
+use helio_process_state::{Answer, CreationOutcome, Event};
 use helio_proto::control::{ActorSpec, ControlRequest, ControlResponse};
 use helio_proto::node::LeaseClass;
 use helio_proto::peer::STREAMING;
@@ -91,21 +91,18 @@ impl Runtime {
         if !named {
             return Ok(created);
         }
-        match self.control_answer(request, None, interrupt)? {
-            ControlResponse::Failed(failure) => {
-                if let Some(handle) = handle {
-                    self.drop_ref(handle);
-                }
-                Err(Error::Refused(failure))
+        let outcome = CreationOutcome::of(self.control_answer(request, None, interrupt)?, actor);
+        if outcome != CreationOutcome::Made
+            && let Some(handle) = handle
+        {
+            self.drop_ref(handle);
+        }
+        match outcome {
+            CreationOutcome::Made => Ok(created),
+            CreationOutcome::Exists { actor, handle } => {
+                Ok(ActorCreated { actor, handle: ObjectId::NIL, existing: Some(handle) })
             }
-            ControlResponse::NamedActor(found) if found.actor_id != actor => {
-                if let Some(handle) = handle {
-                    self.drop_ref(handle);
-                }
-                let existing = Some(found.handle);
-                Ok(ActorCreated { actor: found.actor_id, handle: ObjectId::NIL, existing })
-            }
-            _ => Ok(created),
+            CreationOutcome::Refused(failure) => Err(Error::Refused(failure)),
         }
     }
 

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use helio_owner_state::{Event as OwnerEvent, Object, Stored};
 use helio_process_state::{Answer, Event, Readiness};
 use helio_proto::control::FailureKind;
-use helio_proto::node::{AbortObject, SealObject};
 use helio_proto::peer::Reference;
 use helio_store::ArenaSlice;
 use helio_types::{ObjectId, WorkerAddress};
@@ -45,7 +44,7 @@ impl Created {
     pub fn seal(mut self) -> OutgoingValue {
         self.sealed = true;
         let mut state = self.runtime.state.lock();
-        state.tell_node(SealObject { object_id: self.id });
+        state.apply(Event::Written { object: self.id, is_whole: true });
         state.flush();
         OutgoingValue::Stored { size: self.size, location: state.process.node_address() }
     }
@@ -55,7 +54,7 @@ impl Drop for Created {
     fn drop(&mut self) {
         if !self.sealed {
             let mut state = self.runtime.state.lock();
-            state.tell_node(AbortObject { object_id: self.id });
+            state.apply(Event::Written { object: self.id, is_whole: false });
             state.flush();
         }
     }

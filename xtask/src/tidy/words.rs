@@ -40,6 +40,11 @@ pub(super) fn check(sources: &[Source]) -> Vec<String> {
             if left_breakpoint(line) && !BREAKPOINTS.contains(&source.path.as_str()) {
                 problems.push(format!("{}:{number}: a debugger's call was left", source.path));
             }
+            if !source.is_test() && is_no_noun(line) {
+                let path = &source.path;
+                problems
+                    .push(format!("{path}:{number}: a message says \"is no\": write \"is not a\""));
+            }
             if bare_todo(line) {
                 let path = &source.path;
                 problems.push(format!("{path}:{number}: a TODO names its issue: TODO(#12)"));
@@ -52,6 +57,16 @@ pub(super) fn check(sources: &[Source]) -> Vec<String> {
 /// A call that stops the program; text that speaks of it is none.
 fn left_breakpoint(line: &str) -> bool {
     line.trim_start().starts_with("breakpoint()")
+}
+
+/// "X is no Y" in a string: English says "X is not a Y". Of things that are missing it is right: "there is no Y".
+fn is_no_noun(line: &str) -> bool {
+    line.match_indices(" is no ").any(|(at, found)| {
+        let (before, after) = (&line[..at], &line[at + found.len()..]);
+        let is_in_string = before.matches('"').count() % 2 == 1;
+        let is_of_nothing = before.to_lowercase().ends_with("there");
+        is_in_string && !is_of_nothing && !["longer", "more"].iter().any(|w| after.starts_with(w))
+    })
 }
 
 /// Doc comments of one line that say nothing of what they stand before.
@@ -169,6 +184,20 @@ mod tests {
         assert_eq!(problems("/// It has ended,\n/// long ago.\nEnded,\n"), 1);
         assert_eq!(problems("/// The number of nodes:\n/// Those that live.\nn: u8,\n"), 0);
         assert_eq!(problems("/// Items of a stream.\nitems: u8,\n// It is checked.\n"), 0);
+    }
+
+    #[test]
+    fn a_message_does_not_say_that_something_is_no_thing() {
+        assert_eq!(problems("raise ValueError(f\"{name!r} is no number.\")\n"), 1);
+        assert_eq!(
+            problems("return Err(\"the key is no longer there, and is no id\".into());\n"),
+            1
+        );
+        assert_eq!(
+            problems("raise ValueError(\"There is no number, or it is no longer one.\")\n"),
+            0
+        );
+        assert_eq!(problems("// A ring is no list: it has no end.\n"), 0);
     }
 
     #[test]

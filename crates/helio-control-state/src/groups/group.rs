@@ -449,7 +449,7 @@ impl Group {
         self.took_ms = Some(0);
     }
 
-    /// After a restart: the attempt that was durable.
+    /// After a restart: takes over the attempt to place the group that was durable.
     pub(super) fn restore_attempt(&mut self, number: u32, places: &[Place]) {
         self.attempts = number;
         self.former = Some(FormerAttempt { number, plan: self.known(places) });

@@ -353,13 +353,14 @@ impl Groups {
         Rows { groups: alive.chain(removed).take(LIST_ROWS_MAX).map(Group::info).collect() }
     }
 
-    /// After a restart: the places that were durable; whether the group exists.
+    /// After a restart: takes over the places of a group that were durable. Returns whether the group exists.
     pub(crate) fn restore_places(&mut self, info: &GroupInfo) -> bool {
         let places = &info.places;
         self.change(info.spec.group_id, |group| group.restore_places(places)).is_some()
     }
 
-    /// After a restart: the attempt that was durable; whether the group exists.
+    /// After a restart: takes over the attempt to place a group that was durable. Returns whether the group
+    /// exists.
     pub(crate) fn restore_attempt(&mut self, info: &GroupInfo) -> bool {
         let (number, places) = (info.attempts, &info.places);
         self.change(info.spec.group_id, |group| group.restore_attempt(number, places)).is_some()
@@ -374,8 +375,8 @@ impl Groups {
         }
     }
 
-    /// After a restart: the groups without all of their places that do not wait for a node of before, or
-    /// whose node `is_gone` names. They do not wait for it any more.
+    /// After a restart: takes out the groups that lack places and either wait for no node of before or wait for
+    /// one that `is_gone` names. They do not wait for it any more.
     pub(crate) fn take_resumed(
         &mut self,
         is_gone: impl Fn(Option<NodeId>) -> bool,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use helio_proto::cluster::{ActorEnded, ActorStarted, ControlToNode, RunningActor, StopActor};
 use helio_proto::control::{ActorLaunch, ActorSpec, KillActor};
-use helio_scheduler::{InGroup, taken};
+use helio_scheduler::{GroupBundle, taken};
 use helio_types::{
     ActorId, Assigned, DeathCause, DeathKind, JobId, NodeId, PlacementGroupId, ResourceSet,
     WorkerId, mutant,
@@ -128,7 +128,8 @@ impl Control {
             return;
         }
         self.out.log(Note::ActorEnded { actor_id, reason });
-        let place = self.actors.get(actor_id).and_then(|actor| InGroup::of(&actor.spec.strategy));
+        let place =
+            self.actors.get(actor_id).and_then(|actor| GroupBundle::of(&actor.spec.strategy));
         if let Some(place) = place {
             self.groups.remove_user(place.group_id, actor_id);
         }
@@ -253,7 +254,7 @@ impl Control {
     /// A new actor will live in a group; a group that is gone takes it along.
     pub(crate) fn join_group(&mut self, actor_id: ActorId) {
         let Some(actor) = self.actors.get(actor_id) else { return };
-        let Some(place) = InGroup::of(&actor.spec.strategy) else { return };
+        let Some(place) = GroupBundle::of(&actor.spec.strategy) else { return };
         if !self.groups.add_user(place.group_id, actor_id) {
             self.end_actor_of_group(actor_id, place.group_id, "before it was created");
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use helio_config::control::{HEARTBEAT_MS, LIST_ROWS_MAX, WHY_AFTER_MS};
 use helio_proto::control::{ActorSpec, PendingDemand, Strategy};
-use helio_scheduler::{Choice, InGroup, fails_when_infeasible, taken, why, why_infeasible};
+use helio_scheduler::{Choice, GroupBundle, fails_when_infeasible, taken, why, why_infeasible};
 use helio_types::{ActorId, DeathCause, DeathKind, NodeId, ResourceSet, mutant};
 
 use super::Control;
@@ -123,7 +123,7 @@ impl Control {
 
     /// Returns the reason why an actor of that strategy waits, if that is its group.
     fn why_group_of(&self, strategy: &Strategy) -> Option<String> {
-        let place = InGroup::of(strategy)?;
+        let place = GroupBundle::of(strategy)?;
         let group = self.groups.get(place.group_id).filter(|group| !group.is_placed())?;
         Some(format!("its placement group {} is not placed yet: {}", place.group_id, group.why()))
     }

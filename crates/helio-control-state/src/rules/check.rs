@@ -1,6 +1,6 @@
 //! Whether the parts agree with each other and with what they are derived from; for tests and the simulator.
 
-use helio_scheduler::InGroup;
+use helio_scheduler::GroupBundle;
 use helio_types::{NodeId, PlacementGroupId};
 
 use super::Control;
@@ -44,7 +44,7 @@ impl Control {
             if actor.node_id().is_some_and(|node_id| !self.nodes.is_alive(node_id)) {
                 return Err(format!("{actor_id} is on a node that is not alive"));
             }
-            let Some(place) = InGroup::of(&actor.spec.strategy) else { continue };
+            let Some(place) = GroupBundle::of(&actor.spec.strategy) else { continue };
             let group = self.groups.get(place.group_id);
             let lives_there = group.is_some_and(|group| group.users().contains(&actor_id));
             if lives_there == actor.is_dead() {

@@ -195,7 +195,7 @@ fn each_path_that_the_page_knows_is_a_route() {
             }
             _ => path,
         };
-        assert!(router.contains(&format!("\"{route}\"")), "{path} is no route");
+        assert!(router.contains(&format!("\"{route}\"")), "{path} is not a route");
         count += 1;
     }
     assert!(count > 30, "{count}");

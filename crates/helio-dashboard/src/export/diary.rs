@@ -50,7 +50,7 @@ pub(super) struct Diary {
     jobs: Known<String>,
     /// The state and the number of restarts.
     actors: Known<(String, u64)>,
-    /// How many states of its way, by the id and the number of the attempt.
+    /// How many of its state changes each call has had exported, by the call's id and attempt.
     tasks: Known<usize>,
 }
 
@@ -70,7 +70,7 @@ impl<T> Default for Known<T> {
 }
 
 impl<T> Known<T> {
-    /// Another reading begins.
+    /// Begins another reading.
     fn turn(&mut self) {
         self.older = std::mem::take(&mut self.before);
         self.before = std::mem::take(&mut self.now);

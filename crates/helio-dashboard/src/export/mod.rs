@@ -26,7 +26,7 @@ use self::events::Event;
 use self::failures::Failures;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// A reading is followed by a pause of at least so many times as long.
+/// The pause after a reading is at least this many times as long as the reading took.
 const PAUSE: u32 = 9;
 const BATCH_MAX: usize = 1_000;
 pub(crate) const WAITING_MAX: usize = 100_000;

@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
-/// The values of settings that cannot be read.
+/// The defaults, which are used as well where a setting cannot be read.
 pub(super) const BYTES_MAX: u64 = 100 << 20;
 pub(super) const BACKUPS_MAX: u64 = 5;
 

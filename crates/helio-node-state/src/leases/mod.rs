@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use helio_proto::control::{Failure, FailureKind, Strategy, StrategyKind};
 use helio_proto::node::{LeaseClass, LeasePending, LeaseRefused, RequestLease, RevokeLease};
-use helio_scheduler::{InGroup, taken};
+use helio_scheduler::{GroupBundle, taken};
 use helio_types::{Assigned, LeaseId, NodeId, PlacementGroupId, ResourceSet, WorkerId};
 
 use crate::context::{Context, Violation};
@@ -160,7 +160,7 @@ impl Leases {
     /// Whether a lease has some of the placement group.
     pub(crate) fn uses_group(&self, group_id: PlacementGroupId) -> bool {
         let uses = |lease: &Lease| {
-            InGroup::of(lease.strategy()).is_some_and(|place| place.group_id == group_id)
+            GroupBundle::of(lease.strategy()).is_some_and(|place| place.group_id == group_id)
         };
         self.all.values().any(uses)
     }
@@ -172,7 +172,7 @@ impl Leases {
         bundles: &[u32],
     ) -> Vec<(LeaseId, Option<WorkerId>)> {
         let inside = |lease: &Lease| {
-            InGroup::of(lease.strategy()).is_some_and(|place| {
+            GroupBundle::of(lease.strategy()).is_some_and(|place| {
                 place.group_id == group_id
                     && place.bundle.is_none_or(|bundle| bundles.contains(&bundle))
             })

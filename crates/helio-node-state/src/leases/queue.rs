@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use helio_proto::control::{Strategy, StrategyKind};
 use helio_proto::node::LeaseClass;
-use helio_scheduler::{InGroup, taken};
+use helio_scheduler::{GroupBundle, taken};
 use helio_types::{NodeId, PlacementGroupId, ResourceSet};
 
 use crate::event::Conn;
@@ -17,14 +17,14 @@ pub(super) struct Request {
     pub(super) conn: Conn,
     pub(super) request_id: u64,
     pub(super) since: u64,
-    /// From when on it may be sent on to another node: what came from one waits a moment here first, so
-    /// that no request goes round and round.
+    /// The earliest time at which the request may be sent on to another node. One that came from another node
+    /// waits here first, so that no request circulates.
     pub(super) may_spill_at: u64,
     /// See [`helio_proto::node::RequestLease`].
     pub(super) touched: Vec<NodeId>,
     /// Its client was told that no node can hold it.
     pub(super) is_warned: bool,
-    /// Its client needs no word that no node has room: it has nothing else to do then, or was told.
+    /// Whether the client need not be told that no node has room: it was told, or has no other way.
     pub(super) is_told: bool,
     pub(super) is_retriable: bool,
 }
@@ -36,8 +36,8 @@ pub(super) struct Class {
     pub(super) spec: Arc<LeaseClass>,
     /// The resources that a lease of the class takes from a node.
     pub(super) takes: ResourceSet,
-    /// Its requests are for a worker on one node more: who sent them has some already, and nobody else's are
-    /// asked back for them.
+    /// Whether the requests are only for workers on additional nodes: the requester has workers already, and
+    /// nobody else is asked to give a worker back for them.
     pub(super) is_wish: bool,
     waiting: VecDeque<Request>,
 }
@@ -174,7 +174,7 @@ impl Queue {
 }
 
 fn in_group(strategy: &Strategy, group_id: PlacementGroupId) -> bool {
-    InGroup::of(strategy).is_some_and(|place| place.group_id == group_id)
+    GroupBundle::of(strategy).is_some_and(|place| place.group_id == group_id)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{
     LeaseClass, LeaseLost, LeaseRefused, LeaseSpillback, RequestLease, ReturnLease,
 };
-use helio_scheduler::{InGroup, Placement, fails_when_infeasible, taken};
+use helio_scheduler::{GroupBundle, Placement, fails_when_infeasible, taken};
 use helio_types::{Assigned, DeathCause, LeaseId, NodeId, ResourceSet, WorkerId, mutant};
 
 use super::Node;
@@ -129,7 +129,7 @@ impl Node {
                 self.leases.tell_first(number, &mut self.ctx);
                 Outcome::Waits { is_feasible: !is_wish }
             }
-            Placement::Infeasible(why) => match InGroup::of(strategy) {
+            Placement::Infeasible(why) => match GroupBundle::of(strategy) {
                 Some(place) => {
                     let is_connected = self.control.is_connected();
                     self.groups.ask(place.group_id, is_connected, &mut self.ctx);

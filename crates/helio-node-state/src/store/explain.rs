@@ -82,7 +82,7 @@ impl Store {
         }
     }
 
-    /// The same for an object that nobody here reads yet.
+    /// Explains why an object is not here that nobody on this node has asked for yet.
     fn why_unread(&self, object_id: ObjectId, nodes: &[NodeId], node: &dyn Surroundings) -> String {
         match self.objects.get(object_id) {
             Some(object) if object.is_in_memory() => "it is in this node's store".to_owned(),

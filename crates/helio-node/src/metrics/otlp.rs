@@ -163,7 +163,7 @@ mod tests {
         assert!(attributes.contains(&attribute("service.name", "heliostat")));
         assert!(attributes.contains(&attribute("WorkerId", &"01".repeat(28))));
         let metrics = all[0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
-        assert_eq!(metrics.len(), 3, "what is no number is left out");
+        assert_eq!(metrics.len(), 3, "what is not a number is left out");
         let point = json!({
             "attributes": [attribute("k", "v")], "timeUnixNano": "3000000", "asDouble": 0.5,
         });

@@ -88,12 +88,12 @@ impl Leases {
         next.map(|(_, request, is_fresh)| (request, is_fresh))
     }
 
-    /// When calls have waited long enough for a node without room.
+    /// When the first wait of calls for a node without room ends.
     pub(super) fn next_patience(&self) -> Option<u64> {
         self.classes.iter().filter_map(|class| class.queue.next_patience()).min()
     }
 
-    /// The classes of which calls have waited long enough for a node.
+    /// Ends the waits for nodes without room that are over. Returns the classes of their calls.
     pub(crate) fn end_patience(&mut self, now: u64) -> Vec<usize> {
         let classes = self.classes.iter_mut().enumerate();
         classes.filter_map(|(index, one)| one.queue.end_patience(now).then_some(index)).collect()
@@ -106,7 +106,8 @@ impl Class {
         if self.class.exclusive { 1 } else { slots(self.call_us) }
     }
 
-    /// Whether a worker on any node may be asked for. Calls that go round wait for what was asked for before.
+    /// Whether a worker on any node may be requested. Calls that go round the nodes (`SPREAD`) wait for the
+    /// requests under way.
     pub(super) fn may_ask_any(&self) -> bool {
         !self.is_in_turn() || self.queue.len() > self.open_requests()
     }

@@ -225,7 +225,7 @@ impl Line {
         }
     }
 
-    /// When calls have waited long enough for a node.
+    /// When the first wait of calls for a node without room ends.
     pub(super) fn next_patience(&self) -> Option<u64> {
         let until = |near: &Near| match near.room {
             Room::Short(until) => Some(until),
@@ -234,7 +234,7 @@ impl Line {
         self.near.values().filter_map(until).min()
     }
 
-    /// Calls have waited long enough. Returns whether some had to.
+    /// Ends the waits for nodes without room that are over. Returns whether there was one.
     pub(super) fn end_patience(&mut self, now: u64) -> bool {
         let mut has_ended = false;
         for near in self.near.values_mut() {

@@ -106,9 +106,9 @@ impl Leases {
         over
     }
 
-    /// A daemon that lent us workers is gone, or only the connection to it is. In that case it will end
-    /// those workers, but they go on until then: what they have not begun is asked back, so that nothing
-    /// begins here and there, and their replies count as long as they come. Returns the leases that are over at once.
+    /// Notes that the connection to a daemon that lent workers broke: the daemon is dead, or ends those workers
+    /// when it notices. Until then they go on: calls that have not begun are asked back, so that nothing runs
+    /// twice, and replies that still come count. Returns the leases that are over at once.
     pub(crate) fn on_daemon_lost(&mut self, node: NodeId, ctx: &mut Context) -> Vec<u64> {
         let mut lost = Vec::new();
         let mut orphans = Vec::new();

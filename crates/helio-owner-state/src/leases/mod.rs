@@ -41,8 +41,8 @@ const CAUSE_WAIT_US: u64 = 3_000_000;
 const SLOTS_MAX: usize = 32;
 /// Calls are sent ahead as far as they take about this long together, in microseconds.
 const AHEAD_US: u64 = 1_000;
-/// The number of kinds of calls from which on a new kind takes the place of one that has no calls and no leases; most
-/// kinds of a long session are those of placement groups that are gone.
+/// How many kinds of calls are kept. Beyond that a new kind takes the place of one without calls and leases: in a
+/// long session most kinds belong to placement groups that are gone.
 const CLASSES_MAX: usize = 1_000;
 
 /// The calls of one kind, and the workers that run them.
@@ -104,8 +104,8 @@ pub(crate) struct Leases {
 }
 
 impl Lease {
-    /// Whether it is sent more: from when half of its slots are free until none is, because many calls
-    /// in one message cost little more than one.
+    /// Whether more calls are sent to the worker. It is refilled when half of its slots are free, until none is:
+    /// many calls in one message cost little more than one.
     fn refill(&mut self, slots: usize) -> bool {
         self.refills = match self.sent.len() {
             sent if sent <= slots / 2 => true,
@@ -349,7 +349,7 @@ impl Leases {
         Some((request, index, is_empty))
     }
 
-    /// A lease on the node takes no more calls: calls that go round may lack one there.
+    /// Forgets the turn of a node on which calls that go round the nodes have no lease left.
     fn node_may_lack_leases(&mut self, index: usize, node: NodeId, ctx: &mut Context) {
         if self.classes[index].is_in_turn() && !self.nodes_of(index).contains(&node) {
             self.classes[index].turns.remove(&node);
@@ -421,7 +421,7 @@ impl Leases {
         Some(Replied { class: index, began: if first { began } else { 0 }, is_empty: empty, fate })
     }
 
-    /// An idle worker, and calls waiting behind another's: take some back.
+    /// Asks calls back from a busy worker if another worker is idle.
     pub(crate) fn balance(&mut self, index: usize, env: &mut Env<'_>) {
         let class = &self.classes[index];
         let lease = |request: &u64| self.leases.get(request);
@@ -485,8 +485,8 @@ impl Leases {
         }
     }
 
-    /// A call takes longer than those before it: what was sent ahead goes where there is room, now or
-    /// when a lease is granted. It could even be what the call waits for.
+    /// Asks back the calls that wait behind one that takes longer than expected: they go to another worker, now or
+    /// when a lease is granted. The long call may even wait for one of them.
     pub(crate) fn take_back(&mut self, request: u64, ctx: &mut Context) {
         let Some(lease) = self.leases.get_mut(&request) else { return };
         lease.stealing = true;
@@ -518,7 +518,8 @@ impl Leases {
         self.leases.get(&request).map(|lease| lease.class)
     }
 
-    /// The process of a lease may live behind a broken line; its daemon ends it, so that nothing runs twice.
+    /// Gives a lease back whose worker may live behind a broken connection: the daemon ends it, so that nothing
+    /// runs twice.
     pub(crate) fn have_ended(&self, request: u64, ctx: &mut Context) {
         if let Some(lease) = self.leases.get(&request) {
             ctx.push(Action::ReturnLease { node: lease.node, lease: lease.id, discard: true });

@@ -15,7 +15,7 @@ const PAUSE_US_MAX: u64 = 1_000_000;
 /// The classes of calls that pause, by their place in the table of classes.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
-    /// When the class asks again.
+    /// When each pausing class may request a worker again.
     until: BTreeMap<usize, u64>,
     /// How many requests of the class were lost since a worker was granted.
     losses: BTreeMap<usize, u32>,

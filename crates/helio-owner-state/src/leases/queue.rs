@@ -23,7 +23,8 @@ impl Class {
 }
 
 impl Leases {
-    /// Equal classes share leases, however often they were written.
+    /// The index of a class. Equal classes have the same one, even if they are separate allocations, and so share
+    /// leases.
     fn class(&mut self, class: &Arc<LeaseClass>) -> usize {
         let pointer = Arc::as_ptr(class) as usize;
         if let Some(index) = self.by_pointer.get(&pointer)
@@ -132,7 +133,7 @@ impl Leases {
         self.classes[index].queue.pop_front(line);
     }
 
-    /// The lease is sent nothing for now after all.
+    /// Puts a lease back among the idle ones.
     pub(crate) fn leave_idle(&mut self, index: usize, request: u64) {
         self.classes[index].idle.push(request);
     }

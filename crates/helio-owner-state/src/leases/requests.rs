@@ -42,7 +42,7 @@ impl Class {
         self.requests.values().filter(|asked| !asked.is_full).count()
     }
 
-    /// Whether a worker comes from another node as soon as one has room.
+    /// Whether a request waits because no node has room: then a worker comes as soon as one has.
     pub(super) fn knows_no_room(&self) -> bool {
         self.requests.values().any(|asked| asked.is_full)
     }
@@ -85,7 +85,8 @@ impl Leases {
         self.withdraw(index, gone, ctx);
     }
 
-    /// A node has no worker of the class any more: what was asked of the others is not the whole truth now.
+    /// Requests workers again for calls that go round the nodes, since a node has no worker of the class any more:
+    /// the requests under way named it as having one.
     pub(super) fn ask_anew_for_others(&mut self, index: usize, ctx: &mut Context) {
         let requests = self.classes[index].requests.iter();
         let others = requests.filter(|(_, asked)| asked.goal == Goal::Another);

@@ -4,7 +4,7 @@ use helio_types::TaskId;
 
 use super::Leases;
 use super::goal::Goal;
-use crate::why::{Next, Why};
+use crate::why::{NextHop, Why};
 
 /// How many of the calls that others wait for are named.
 const NAMED_MAX: usize = 4;
@@ -73,7 +73,7 @@ impl Leases {
         };
         Why {
             text: format!("{name} waits for a worker{before}{busy}{lost}."),
-            next: next.map(|(request, asked)| Next::Daemon {
+            next: next.map(|(request, asked)| NextHop::Daemon {
                 node: asked.at.clone(),
                 request: *request,
                 running: if class.leases.is_empty() {

@@ -78,7 +78,7 @@ impl Objects {
         }
     }
 
-    /// Nothing is left of what a node had.
+    /// Forgets stray copies on a node that has died.
     pub(crate) fn forget_strays(&mut self, node: NodeId) {
         for relations in self.all.values_mut().filter_map(|object| object.relations.present()) {
             relations.strays.retain(|stray| stray.node_id != node);

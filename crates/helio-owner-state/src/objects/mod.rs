@@ -316,18 +316,11 @@ impl Objects {
         borrows: &mut Borrows,
         ctx: &mut Context,
     ) -> Released {
-        let Entry::Occupied(mut entry) = self.all.entry(id) else { return Released::Kept };
-        let object = entry.get_mut();
-        assert!(object.local > 0, "a handle is dropped once");
-        object.local -= 1;
-        if !object.can_go() {
-            return Released::Kept;
-        }
-        if object.remembered > 0 {
-            return Released::Remembered;
-        }
-        let object = entry.remove();
-        Released::Gone(self.on_gone(id, object, borrows, ctx))
+        let count = |object: &mut Object| {
+            assert!(object.local > 0, "a handle is dropped once");
+            object.local -= 1;
+        };
+        self.release(id, count, borrows, ctx)
     }
 
     /// One more use of an object that somebody here holds already.
@@ -345,18 +338,11 @@ impl Objects {
         borrows: &mut Borrows,
         ctx: &mut Context,
     ) -> Released {
-        let Entry::Occupied(mut entry) = self.all.entry(id) else { return Released::Kept };
-        let object = entry.get_mut();
-        assert!(object.uses > 0, "a use ends once");
-        object.uses -= 1;
-        if !object.can_go() {
-            return Released::Kept;
-        }
-        if object.remembered > 0 {
-            return Released::Remembered;
-        }
-        let object = entry.remove();
-        Released::Gone(self.on_gone(id, object, borrows, ctx))
+        let count = |object: &mut Object| {
+            assert!(object.uses > 0, "a use ends once");
+            object.uses -= 1;
+        };
+        self.release(id, count, borrows, ctx)
     }
 
     /// Lets go of an object that may not be held any more.
@@ -366,11 +352,25 @@ impl Objects {
         borrows: &mut Borrows,
         ctx: &mut Context,
     ) -> Released {
-        let Entry::Occupied(entry) = self.all.entry(id) else { return Released::Kept };
-        if !entry.get().can_go() {
+        self.release(id, |_| {}, borrows, ctx)
+    }
+
+    /// Changes the counts of an object, and takes it out if nothing holds it any more.
+    #[inline]
+    fn release(
+        &mut self,
+        id: ObjectId,
+        count: impl FnOnce(&mut Object),
+        borrows: &mut Borrows,
+        ctx: &mut Context,
+    ) -> Released {
+        let Entry::Occupied(mut entry) = self.all.entry(id) else { return Released::Kept };
+        let object = entry.get_mut();
+        count(object);
+        if !object.can_go() {
             return Released::Kept;
         }
-        if entry.get().remembered > 0 {
+        if object.remembered > 0 {
             return Released::Remembered;
         }
         let object = entry.remove();

@@ -107,7 +107,7 @@ impl Owner {
         }
     }
 
-    /// The arguments of a call are known.
+    /// Sends a call of an actor whose arguments have become known, or fails it.
     pub(super) fn dispatch_call(&mut self, id: ActorId, spec: &TaskSpec) {
         match self.actors.on_args_known(id, spec, &self.calls) {
             None => {}

@@ -7,14 +7,14 @@ use helio_types::ObjectId;
 
 use super::Owner;
 use crate::calls::State;
-use crate::check::Tables;
+use crate::check::Census;
 
 impl Owner {
     /// How much each table holds.
     #[must_use]
-    pub fn tables(&self) -> Tables {
+    pub fn tables(&self) -> Census {
         let (unconfirmed, gated) = self.borrows.waiting();
-        Tables {
+        Census {
             objects: self.objects.len(),
             tasks: self.calls.len(),
             lineages: self.lineages.len(),

@@ -9,7 +9,7 @@ use crate::actors::Actor;
 use crate::calls::{State, Task};
 use crate::spec::{Target, actor_of_handle};
 use crate::value::Stored;
-use crate::why::{Next, Why, join, sentence, time};
+use crate::why::{NextHop, Why, join, sentence, time};
 
 /// How many steps an answer takes from argument to argument.
 const DEPTH_MAX: u32 = 3;
@@ -57,13 +57,13 @@ impl Owner {
                 (State::Waiting(_), _) => why.text.contains("waits for its argument"),
                 // Somebody was asked for a worker or will be, or those that it has are busy.
                 (State::Queued, Target::Class(_)) => {
-                    matches!(why.next, Some(Next::Daemon { .. }))
+                    matches!(why.next, Some(NextHop::Daemon { .. }))
                         || why.text.contains("busy")
                         || why.text.contains("asks again soon")
                 }
                 (State::Queued, Target::Actor(_)) => why.text.len() > name.len(),
                 (State::OnLease(_) | State::OnActor, _) => {
-                    matches!(why.next, Some(Next::Executor { .. }))
+                    matches!(why.next, Some(NextHop::Executor { .. }))
                 }
                 (State::Delayed(_), _) => why.text.contains("tried again"),
             };
@@ -102,7 +102,7 @@ impl Owner {
                         "The value is ready: {size} bytes in the object store of node {}.",
                         hosts.join(", ")
                     ),
-                    next: Some(Next::Store {
+                    next: Some(NextHop::Store {
                         object: id,
                         nodes: locations.iter().map(|at| at.node_id).collect(),
                     }),
@@ -114,7 +114,7 @@ impl Owner {
                      it.",
                     owner.host
                 ),
-                next: Some(Next::Owner { to: owner.clone(), object: id }),
+                next: Some(NextHop::Owner { to: owner.clone(), object: id }),
             },
             // An item of a stream is no object before it is made.
             Some((Stored::Pending, None)) | None => {
@@ -242,7 +242,7 @@ impl Owner {
                 time(now.saturating_sub(task.sent())),
                 held.unwrap_or_default()
             ),
-            next: Some(Next::Executor { to: at.clone(), task: task.spec().id }),
+            next: Some(NextHop::Executor { to: at.clone(), task: task.spec().id }),
         }
     }
 
@@ -290,7 +290,7 @@ impl Owner {
         } else {
             actor.why()
         };
-        let next = actor.home().map(|node| Next::Home { node, actor: id });
+        let next = actor.home().map(|node| NextHop::Home { node, actor: id });
         match actor.phase() {
             ActorPhase::Pending => {
                 let text = format!("{name} is not there yet: {}.", reason.trim_end_matches('.'));
@@ -337,7 +337,7 @@ impl Owner {
                 let next = actor.first_sent().zip(actor.address());
                 Why {
                     text: format!("{name} is alive{host}{pid}.{open}"),
-                    next: next.map(|(task, to)| Next::Executor { to, task }),
+                    next: next.map(|(task, to)| NextHop::Executor { to, task }),
                 }
             }
         }

@@ -3,35 +3,11 @@
 use std::sync::Arc;
 
 use helio_owner_state::{CallArgs, Creation, Event, Retry, Target, TaskSpec, handle_object};
-use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
+use helio_proto::control::{ActorPhase, ActorSpec};
 use helio_proto::template::{CallKind, Template};
-use helio_types::{ActorId, DeathCause, DeathKind, JobId, ObjectId};
+use helio_types::ObjectId;
 
-use super::{Play, call, from, inline, object, reply, worker};
-
-fn actor() -> ActorId {
-    ActorId::new([3; 12], JobId([1, 0, 0, 0]))
-}
-
-fn news(phase: ActorPhase, incarnation: u32, at: u8) -> Event {
-    let info = ActorInfo {
-        actor_id: actor(),
-        phase,
-        incarnation,
-        address: (*worker(at)).clone(),
-        cause: DeathCause::new(DeathKind::Signaled, "killed"),
-        ..ActorInfo::default()
-    };
-    Event::ActorUpdate { info: Box::new(info) }
-}
-
-fn create(play: &mut Play) -> ObjectId {
-    let handle = handle_object(actor());
-    let spec = ActorSpec { actor_id: actor(), ..ActorSpec::default() };
-    let creation = Creation { spec, args: CallArgs::default(), handle: Some(handle) };
-    play.check(Event::CreateActor { creation: Box::new(creation) }, &["create actor", "subscribe"]);
-    handle
-}
+use super::{Play, actor, call, create_actor, from, inline, news, object, reply, worker};
 
 fn method(play: &mut Play, number: u64, retries: i32, expected: &[&str]) {
     let spec = TaskSpec {
@@ -46,7 +22,7 @@ fn method(play: &mut Play, number: u64, retries: i32, expected: &[&str]) {
 #[test]
 fn calls_wait_for_the_actor_and_run_in_order() {
     let mut play = Play::new();
-    let handle = create(&mut play);
+    let handle = create_actor(&mut play);
     method(&mut play, 1, 0, &[]);
     method(&mut play, 2, 0, &[]);
     play.check(news(ActorPhase::Alive, 0, 2), &["w2: run t1", "w2: run t2"]);
@@ -63,7 +39,7 @@ fn calls_wait_for_the_actor_and_run_in_order() {
 #[test]
 fn a_restart_runs_again_what_has_retries_before_what_was_never_sent() {
     let mut play = Play::new();
-    create(&mut play);
+    create_actor(&mut play);
     play.check(news(ActorPhase::Alive, 0, 2), &[]);
     method(&mut play, 1, 0, &["w2: run t1"]);
     method(&mut play, 2, 1, &["w2: run t2"]);
@@ -78,7 +54,7 @@ fn a_restart_runs_again_what_has_retries_before_what_was_never_sent() {
 #[test]
 fn calls_wait_while_no_connection_can_be_made_to_their_actor() {
     let mut play = Play::new();
-    create(&mut play);
+    create_actor(&mut play);
     play.check(news(ActorPhase::Alive, 0, 2), &[]);
     method(&mut play, 1, 0, &["w2: run t1"]);
     method(&mut play, 2, 0, &["w2: run t2"]);
@@ -98,7 +74,7 @@ fn calls_wait_while_no_connection_can_be_made_to_their_actor() {
 #[test]
 fn calls_without_retries_do_not_wait_for_a_restart() {
     let mut play = Play::new();
-    create(&mut play);
+    create_actor(&mut play);
     // The first start is none.
     method(&mut play, 1, 0, &[]);
     play.check(news(ActorPhase::Alive, 0, 2), &["w2: run t1"]);
@@ -122,7 +98,7 @@ fn calls_without_retries_do_not_wait_for_a_restart() {
 #[test]
 fn calls_wait_for_a_first_constructor_that_begins_again() {
     let mut play = Play::new();
-    create(&mut play);
+    create_actor(&mut play);
     method(&mut play, 1, 0, &[]);
     play.check(news(ActorPhase::Restarting, 1, 2), &[]);
     method(&mut play, 2, 0, &[]);
@@ -152,7 +128,7 @@ fn called(number: u64, retries: i32, deps: &[ObjectId], template: Template) -> A
 fn a_call_that_lacks_its_argument_holds_back_no_other_of_an_actor_in_any_order() {
     let unordered = || Template { is_unordered: true, ..Template::default() };
     let mut play = Play::new();
-    create(&mut play);
+    create_actor(&mut play);
     play.check(news(ActorPhase::Alive, 0, 2), &[]);
     awaited(&mut play);
     play.check(Event::Submit { spec: called(1, 1, &[object(9, 1)], unordered()) }, &[]);
@@ -167,7 +143,7 @@ fn a_call_that_lacks_its_argument_holds_back_no_other_of_an_actor_in_any_order()
 fn a_call_that_lacks_its_argument_holds_back_its_concurrency_group() {
     let group = |name: &str| Template { concurrency_group: name.to_owned(), ..Template::default() };
     let mut play = Play::new();
-    create(&mut play);
+    create_actor(&mut play);
     play.check(news(ActorPhase::Alive, 0, 2), &[]);
     awaited(&mut play);
     play.check(Event::Submit { spec: called(1, 0, &[object(9, 1)], group("io")) }, &[]);
@@ -181,7 +157,7 @@ fn a_call_that_lacks_its_argument_holds_back_its_concurrency_group() {
 fn a_cancelled_call_that_holds_back_no_other_leaves_nothing() {
     let unordered = Template { is_unordered: true, ..Template::default() };
     let mut play = Play::new();
-    create(&mut play);
+    create_actor(&mut play);
     play.check(news(ActorPhase::Alive, 0, 2), &[]);
     awaited(&mut play);
     play.check(Event::Submit { spec: called(1, 0, &[object(9, 1)], unordered) }, &[]);
@@ -195,7 +171,7 @@ fn a_cancelled_call_that_holds_back_no_other_leaves_nothing() {
 #[test]
 fn nothing_is_sent_to_an_actor_that_was_killed_from_here() {
     let mut play = Play::new();
-    create(&mut play);
+    create_actor(&mut play);
     play.check(news(ActorPhase::Alive, 0, 2), &[]);
     method(&mut play, 1, 3, &["w2: run t1"]);
     play.check(Event::KillActor { actor: actor(), no_restart: true }, &["KillActor"]);
@@ -209,7 +185,7 @@ fn nothing_is_sent_to_an_actor_that_was_killed_from_here() {
 #[test]
 fn a_kill_that_may_restart_holds_nothing_back() {
     let mut play = Play::new();
-    create(&mut play);
+    create_actor(&mut play);
     play.check(news(ActorPhase::Alive, 0, 2), &[]);
     play.check(Event::KillActor { actor: actor(), no_restart: false }, &["KillActor"]);
     method(&mut play, 1, 0, &["w2: run t1"]);
@@ -231,7 +207,7 @@ fn an_actor_that_waits_for_its_arguments_can_be_killed() {
 #[test]
 fn a_dead_actor_fails_its_calls_and_is_forgotten_with_its_handle() {
     let mut play = Play::new();
-    let handle = create(&mut play);
+    let handle = create_actor(&mut play);
     play.check(news(ActorPhase::Alive, 0, 2), &[]);
     method(&mut play, 1, -1, &["w2: run t1"]);
     play.check(news(ActorPhase::Dead, 0, 2), &[]);
@@ -284,7 +260,7 @@ fn an_actor_that_was_looked_up_and_not_called_leaves_nothing_behind() {
 #[test]
 fn calls_behind_a_cancelled_one_that_waited_for_its_arguments_go_on() {
     let mut play = Play::new();
-    create(&mut play);
+    create_actor(&mut play);
     play.check(news(ActorPhase::Alive, 0, 2), &[]);
     play.submit(call(9, 0, &[]), &["ask for lease 1"]);
     let target = Target::Actor(actor());
@@ -301,7 +277,7 @@ fn calls_behind_a_cancelled_one_that_waited_for_its_arguments_go_on() {
 #[test]
 fn calls_of_a_forgotten_actor_end_though_it_was_restarted() {
     let mut play = Play::new();
-    let handle = create(&mut play);
+    let handle = create_actor(&mut play);
     play.check(news(ActorPhase::Alive, 0, 2), &[]);
     play.check(news(ActorPhase::Alive, 1, 4), &[]);
     method(&mut play, 1, 0, &["w4: run t1"]);

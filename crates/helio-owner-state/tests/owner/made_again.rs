@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use helio_owner_state::{CallArgs, Creation, Event, Retry, Target, TaskSpec, handle_object};
-use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
+use helio_owner_state::{Event, Retry, Target, TaskSpec};
+use helio_proto::control::ActorPhase;
 use helio_proto::peer::{Frame, Returned, STREAMING, Value};
 use helio_proto::template::Template;
-use helio_types::{ActorId, DeathCause, DeathKind, JobId, ObjectId};
+use helio_types::ObjectId;
 
-use super::{Play, call, from, inline, node, object, reply, stored_on, task};
+use super::{
+    Play, actor, call, create_actor, from, inline, news, node, object, reply, stored_on, task,
+};
 
 fn item(index: u32, returned: Returned) -> Event {
     from(2, Frame::Item { task: task(1), index, returned })
@@ -312,28 +314,9 @@ fn a_call_is_remembered_for_its_stored_return_when_the_small_one_is_gone() {
     play.is_empty();
 }
 
-fn actor() -> ActorId {
-    ActorId::new([3; 12], JobId([1, 0, 0, 0]))
-}
-
-fn news(phase: ActorPhase, incarnation: u32, at: u8) -> Event {
-    let info = ActorInfo {
-        actor_id: actor(),
-        phase,
-        incarnation,
-        address: (*super::worker(at)).clone(),
-        cause: DeathCause::new(DeathKind::NodeDied, "its node died"),
-        ..ActorInfo::default()
-    };
-    Event::ActorUpdate { info: Box::new(info) }
-}
-
 /// An actor in `w2`, and a method of it with that many retries.
 fn method(play: &mut Play, retries: i32) -> ObjectId {
-    let handle = handle_object(actor());
-    let spec = ActorSpec { actor_id: actor(), ..ActorSpec::default() };
-    let creation = Creation { spec, args: CallArgs::default(), handle: Some(handle) };
-    play.check(Event::CreateActor { creation: Box::new(creation) }, &["create actor", "subscribe"]);
+    let handle = create_actor(play);
     let spec = TaskSpec {
         target: Target::Actor(actor()),
         retry: Retry { max: retries, on_error: false },

@@ -13,13 +13,16 @@ mod whys;
 use std::sync::Arc;
 
 use helio_owner_state::{
-    Action, CallArgs, Event, Object, Outgoing, OutgoingValue, Owner, Retry, Target, TaskSpec,
+    Action, CallArgs, Creation, Event, Object, Outgoing, OutgoingValue, Owner, Retry, Target,
+    TaskSpec, handle_object,
 };
+use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
 use helio_proto::node::{LeaseClass, LeaseGranted};
 use helio_proto::peer::{Frame, Reference, Returned, Value};
 use helio_proto::template::Template;
 use helio_types::{
-    ActorId, JobId, LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId,
+    ActorId, DeathCause, DeathKind, JobId, LeaseId, NodeAddress, NodeId, ObjectId, TaskId,
+    WorkerAddress, WorkerId,
 };
 
 /// This process.
@@ -48,6 +51,33 @@ fn worker(number: u8) -> Arc<WorkerAddress> {
 
 fn task(number: u64) -> TaskId {
     TaskId::new(number, ActorId::new([7; 12], JobId([1, 0, 0, 0])))
+}
+
+/// The actor of the tests.
+fn actor() -> ActorId {
+    ActorId::new([3; 12], JobId([1, 0, 0, 0]))
+}
+
+/// What the control service says of it: its life, and the process it is in or was in.
+fn news(phase: ActorPhase, incarnation: u32, at: u8) -> Event {
+    let info = ActorInfo {
+        actor_id: actor(),
+        phase,
+        incarnation,
+        address: (*worker(at)).clone(),
+        cause: DeathCause::new(DeathKind::Signaled, "killed"),
+        ..ActorInfo::default()
+    };
+    Event::ActorUpdate { info: Box::new(info) }
+}
+
+/// Makes the actor; the object that stands for its handle.
+fn create_actor(play: &mut Play) -> ObjectId {
+    let handle = handle_object(actor());
+    let spec = ActorSpec { actor_id: actor(), ..ActorSpec::default() };
+    let creation = Creation { spec, args: CallArgs::default(), handle: Some(handle) };
+    play.check(Event::CreateActor { creation: Box::new(creation) }, &["create actor", "subscribe"]);
+    handle
 }
 
 fn object(number: u64, index: u32) -> ObjectId {

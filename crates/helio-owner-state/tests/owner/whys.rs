@@ -1,6 +1,6 @@
 //! Reasons for waits, and calls that the memory monitor ended.
 
-use helio_owner_state::{Event, Next, TaskSpec};
+use helio_owner_state::{Event, NextHop, TaskSpec};
 use helio_proto::inspect::TaskPhase;
 use helio_proto::template::Template;
 use helio_types::{DeathCause, DeathKind, LeaseId};
@@ -8,7 +8,7 @@ use helio_types::{DeathCause, DeathKind, LeaseId};
 use super::{Play, call, from, inline, node, object, reply, task, worker};
 
 #[track_caller]
-fn says(play: &Play, number: u64, parts: &[&str]) -> Option<Next> {
+fn says(play: &Play, number: u64, parts: &[&str]) -> Option<NextHop> {
     let why = play.owner.why_task(task(number), play.now);
     for part in parts {
         assert!(why.text.contains(part), "WHY-1: {part:?} is not in {:?}", why.text);
@@ -30,13 +30,13 @@ fn a_call_says_what_it_waits_for() {
     play.submit(call(2, 0, &[]), &["ask for lease 2"]);
     play.submit(call(3, 0, &[object(1, 1)]), &[]);
     let next = says(&play, 1, &["f waits for a worker."]);
-    assert_eq!(next, Some(Next::Daemon { node: None, request: 1, running: String::new() }));
+    assert_eq!(next, Some(NextHop::Daemon { node: None, request: 1, running: String::new() }));
     says(&play, 2, &["1 call of its kind comes first"]);
     says(&play, 3, &[&format!("its argument ObjectRef({}), which f makes", object(1, 1))]);
     play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
     play.now += 2_500_000;
     let next = says(&play, 1, &["f was sent to a process on node", "2.5 s ago"]);
-    assert_eq!(next, Some(Next::Executor { to: worker(2), task: task(1) }));
+    assert_eq!(next, Some(NextHop::Executor { to: worker(2), task: task(1) }));
     play.check(
         from(2, reply(1, vec![inline("one")])),
         &["w2: run t2", "cancel lease 2", "ask for lease 3"],

@@ -159,7 +159,7 @@ impl<P: Clone> Inbox<P> {
         }
     }
 
-    /// The place in the queue of what can be handed out. The end that was ordered comes after all that
+    /// The place in the queue of the next entry that can be handed out. An order to end waits for everything that
     /// was sent before it.
     fn next_place(&self) -> Option<usize> {
         let first = self.queue.front()?;
@@ -194,7 +194,8 @@ impl<P: Clone> Inbox<P> {
         None
     }
 
-    /// The place of a call that is made again and lacks nothing, where only calls that may need it stand before it.
+    /// The place of a repeated call that has all its arguments and may go first, because only calls that may need
+    /// its result stand before it.
     fn overtaking(&self) -> Option<usize> {
         let calls = || self.queue.iter().take_while(|waiting| waiting.group().is_some());
         calls().enumerate().position(|(place, waiting)| {
@@ -387,7 +388,7 @@ impl<P: Clone> Waiting<P> {
         }
     }
 
-    /// Whether it is made again and the other call may need what it makes.
+    /// Whether this call is a repeated one whose result the other call may need.
     fn overtakes(&self, other: &Self) -> bool {
         let Some((caller, Some(own))) = self.remade() else { return false };
         match other.remade() {
@@ -396,7 +397,7 @@ impl<P: Clone> Waiting<P> {
         }
     }
 
-    /// The caller of a call, and its place among those of that caller's calls that are made again.
+    /// The caller of a call, and, if it is a repeated one, its place among that caller's repeated calls.
     fn remade(&self) -> Option<(WorkerId, Option<u64>)> {
         match &self.item {
             Item::Call { caller, remade, .. } => Some((caller.worker_id, *remade)),

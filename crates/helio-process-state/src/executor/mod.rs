@@ -199,8 +199,8 @@ impl<P: Clone> Executor<P> {
         self.inbox.running().of_caller(caller)
     }
 
-    /// A caller is gone: what it sent and did not begin is dropped; these calls. Running ones go on; nobody
-    /// hears their answers.
+    /// Drops and returns the calls of a dead caller that have not begun. Running ones go on, although nobody gets
+    /// their answers.
     pub(crate) fn caller_gone(&mut self, caller: WorkerId) -> Vec<TaskId> {
         self.inbox.caller_gone(caller)
     }
@@ -226,7 +226,7 @@ impl<P: Clone> Executor<P> {
 
 /// Arguments that are brought to this node.
 impl<P: Clone> Executor<P> {
-    /// The task asks for room for its arguments; its request of before, if there is one.
+    /// Notes the task's request for room for its arguments. Returns its earlier request, if there is one.
     pub(crate) fn asks_for_room(&mut self, task: TaskId, request: u64) -> Option<u64> {
         self.rooms.insert(task, request)
     }
@@ -236,7 +236,7 @@ impl<P: Clone> Executor<P> {
         self.rooms.get(&task).copied()
     }
 
-    /// The task needs no room any more; its request.
+    /// Notes that the task needs no room for arguments any more. Returns its request.
     pub(crate) fn needs_no_room(&mut self, task: TaskId) -> Option<u64> {
         if self.rooms.is_empty() { None } else { self.rooms.remove(&task) }
     }
@@ -269,7 +269,7 @@ impl<P: Clone> Executor<P> {
         !self.blocked.is_empty()
     }
 
-    /// A thread waits; `true`: it is the first, and the process runs a call.
+    /// Notes that a thread waits. Returns whether it is the first one, and the process runs a call.
     pub(crate) fn block(&mut self, thread: u64, awaited: Option<ObjectId>) -> bool {
         self.waits.extend(awaited.map(|id| (thread, id)));
         if self.inbox.running().is_empty() {
@@ -279,7 +279,7 @@ impl<P: Clone> Executor<P> {
         self.blocked.len() == 1
     }
 
-    /// A thread waits no longer; `true`: it was the last.
+    /// Notes that a thread waits no longer. Returns whether it was the last one.
     pub(crate) fn unblock(&mut self, thread: u64) -> bool {
         self.waits.retain(|(waiting, _)| *waiting != thread);
         self.blocked.remove(&thread) && self.blocked.is_empty()

@@ -128,9 +128,9 @@ impl<M: Memory> Process<M> {
         }
     }
 
-    /// The process whose tasks this one runs is gone. Without a running one this process is free for others;
-    /// what it was sent and has not begun is dropped, also what still lies in the connection, or in one that the
-    /// other opened and that has not arrived here. Its answers to calls of this process count: they may lie there, too.
+    /// The process that leased this worker has died. If one of its calls runs here, this process ends at once.
+    /// Otherwise it is free for others, and calls of the dead process that have not begun are dropped, including
+    /// those still unread in a connection. Replies of the dead process to calls of this one still count.
     fn on_lessee_gone(&mut self, gone: LesseeGone) {
         if self.executor.runs_for(gone.worker_id) {
             return self.end_at_once(gone.reason);
@@ -234,7 +234,10 @@ impl<M: Memory> Process<M> {
         match self.requests.close(request) {
             Some(Pending::Grant { object, awaited: true, .. }) => {
                 match grant {
-                    Ok(offset) => self.requests.grant(request, object, offset),
+                    Ok(offset) => {
+                        self.store.begin_writing(object);
+                        self.requests.grant(request, object, offset);
+                    }
                     Err(failure) => self.requests.answer(request, Answer::Grant(Err(failure))),
                 }
                 self.signals.news = true;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use helio_owner_state::{Next, Why, join};
+use helio_owner_state::{NextHop, Why, join};
 use helio_proto::group::GetGroup;
 use helio_proto::inspect::Answer as Rows;
 use helio_proto::inspect::{Answered, Question};
@@ -82,12 +82,12 @@ impl<M: Memory> Process<M> {
     fn continue_explanation(&mut self, mut why: Why, hops: u8, asker: Asker) {
         let me = self.owner.address().worker_id;
         // A process that calls itself is asked at once.
-        while let Some(Next::Executor { to, task }) = &why.next
+        while let Some(NextHop::Executor { to, task }) = &why.next
             && to.worker_id == me
         {
             let more = self.why_running(*task);
             why = Why { text: join(why.text, &more.text), next: more.next };
-            if matches!(&why.next, Some(Next::Executor { .. })) {
+            if matches!(&why.next, Some(NextHop::Executor { .. })) {
                 why.next = None;
             }
         }
@@ -95,30 +95,30 @@ impl<M: Memory> Process<M> {
             return self.give_explanation(asker, why.text);
         };
         match next {
-            Next::Store { object, .. } if self.store.is_pinned(object) => {
+            NextHop::Store { object, .. } if self.store.is_pinned(object) => {
                 self.give_explanation(asker, why.text);
             }
-            Next::Store { object, nodes } => {
+            NextHop::Store { object, nodes } => {
                 let ask = AskWhy { object_id: object, nodes, ..AskWhy::default() };
                 self.ask_daemon(Some(self.links.own_node()), ask, asker, why.text, String::new());
             }
-            Next::Arguments { request } => {
+            NextHop::Arguments { request } => {
                 let ask = AskWhy { arguments_request_id: request, ..AskWhy::default() };
                 self.ask_daemon(Some(self.links.own_node()), ask, asker, why.text, String::new());
             }
-            Next::Daemon { node, request, running } => {
+            NextHop::Daemon { node, request, running } => {
                 let node = node.map_or(self.owner.address().node_id, |node| node.node_id);
                 let ask = AskWhy { lease_request_id: request, ..AskWhy::default() };
                 self.ask_daemon(self.links.to_node(node), ask, asker, why.text, running);
             }
-            Next::Home { node, actor } => {
+            NextHop::Home { node, actor } => {
                 let ask = AskWhy { actor_id: actor, ..AskWhy::default() };
                 self.ask_daemon(self.links.to_node(node), ask, asker, why.text, String::new());
             }
-            Next::Owner { to, object } => {
+            NextHop::Owner { to, object } => {
                 self.ask_process(&to, object, false, hops, asker, why.text);
             }
-            Next::Executor { to, task } => {
+            NextHop::Executor { to, task } => {
                 self.ask_process(&to, task.object(1), true, hops, asker, why.text);
             }
         }
@@ -244,15 +244,15 @@ impl<M: Memory> Process<M> {
             && let Some((object, size)) = self.awaited_room()
         {
             let more = format!("It waits for room in the object store, to write {size} bytes.");
-            let next = Some(Next::Store { object, nodes: Vec::new() });
+            let next = Some(NextHop::Store { object, nodes: Vec::new() });
             return Why { text: join(text, &more), next };
         }
         match awaited {
             Awaited::Nothing | Awaited::Running => Why { text, next: None },
             Awaited::Argument(object) => {
-                Why { text, next: Some(Next::Store { object, nodes: Vec::new() }) }
+                Why { text, next: Some(NextHop::Store { object, nodes: Vec::new() }) }
             }
-            Awaited::Room(request) => Why { text, next: Some(Next::Arguments { request }) },
+            Awaited::Room(request) => Why { text, next: Some(NextHop::Arguments { request }) },
             Awaited::Get(id) => {
                 let inner = self.owner.why_object(id, self.now);
                 let text = format!("{text} It waits in get for ObjectRef({id}).");

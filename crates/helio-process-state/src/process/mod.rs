@@ -8,6 +8,7 @@ mod last_frames;
 mod owner;
 mod shell;
 mod values;
+mod waits;
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ use helio_owner_state::{Action as OwnerAction, Event as OwnerEvent, Outcome, Out
 use helio_proto::control::ControlRequest;
 use helio_proto::inspect::{Answer, Answered, Inspect, Question};
 use helio_proto::node::{
-    Blocked, ClientToNode, ControlCall, CreateObject, JobConfig, ReleaseObject, Unblocked,
+    AbortObject, Blocked, ClientToNode, ControlCall, CreateObject, JobConfig, ReleaseObject,
+    SealObject, Unblocked,
 };
 use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId};
@@ -27,6 +29,7 @@ use crate::links::{Links, Peer};
 use crate::questions::{Asker, HOPS_MAX, Subject};
 use crate::requests::{Pending, Requests};
 use crate::store::StoreClient;
+use crate::strangers::Strangers;
 use crate::value::Memory;
 use crate::watches::Watches;
 
@@ -66,6 +69,7 @@ pub struct Process<M: Memory> {
     executor: Executor<M::Pin>,
     store: StoreClient<M>,
     watches: Watches,
+    strangers: Strangers,
     ids: Ids,
     /// Creations whose answer a thread waits for, with that thread's request.
     awaited_creations: BTreeMap<ActorId, u64>,
@@ -106,6 +110,7 @@ impl<M: Memory> Process<M> {
             executor: Executor::default(),
             store: StoreClient::new(memory),
             watches: Watches::default(),
+            strangers: Strangers::default(),
             ids: Ids::new(worker_id),
             awaited_creations: BTreeMap::new(),
             awaited_greeting: None,
@@ -133,6 +138,7 @@ impl<M: Memory> Process<M> {
             Event::Released(ids) => self.on_released(ids),
             Event::Blocked { thread, awaited } => self.on_blocked(thread, awaited),
             Event::Unblocked { thread } => self.on_unblocked(thread),
+            Event::Opened { link } => self.on_opened(link),
             Event::Accepted { link, from, epoch } => self.on_accepted(link, from, epoch),
             Event::Greeted { link } => self.on_greeted(link),
             Event::Unreached { link } => self.on_unreached(link),
@@ -141,6 +147,7 @@ impl<M: Memory> Process<M> {
             Event::Drained { link } => self.on_drained(link),
             Event::AskExit { reason } => self.on_ask_exit(reason),
             Event::Tick => {
+                self.refuse_silent();
                 self.drain_overdue();
                 self.on_owner(OwnerEvent::Tick);
             }
@@ -157,6 +164,7 @@ impl<M: Memory> Process<M> {
             Event::Promise { object, message, value } => self.on_promise(object, *message, value),
             Event::AwaitCreation { request, actor } => self.on_await_creation(request, actor),
             Event::Create { request, object, size } => self.on_create(request, object, size),
+            Event::Written { object, is_whole } => self.on_written(object, is_whole),
             Event::Inspect { request, question, own_node_only } => {
                 self.on_inspect(request, question, own_node_only)
             }
@@ -233,6 +241,15 @@ impl<M: Memory> Process<M> {
         self.awaited_creations.insert(actor, request);
     }
 
+    /// The front has written an object into the extent that it was granted, or gives the extent back.
+    fn on_written(&mut self, object_id: ObjectId, is_whole: bool) {
+        self.store.end_writing(object_id);
+        match is_whole {
+            true => self.links.tell_node(SealObject { object_id }),
+            false => self.links.tell_node(AbortObject { object_id }),
+        }
+    }
+
     fn on_create(&mut self, request: u64, object: ObjectId, size: u64) {
         self.requests.insert(request, Pending::Grant { object, size, awaited: true });
         // A value that a call returns belongs to its caller.
@@ -284,7 +301,22 @@ impl<M: Memory> Process<M> {
 
 /// Links.
 impl<M: Memory> Process<M> {
+    fn on_opened(&mut self, link: u64) {
+        if let Some(link) = self.strangers.on_opened(link, self.now) {
+            self.actions
+                .push(Action::Refuse { link, reason: "too many connections wait to greet" });
+        }
+    }
+
+    /// Refuses connections that did not greet in time.
+    fn refuse_silent(&mut self) {
+        for link in self.strangers.take_silent(self.now) {
+            self.actions.push(Action::Refuse { link, reason: "it did not greet in time" });
+        }
+    }
+
     fn on_accepted(&mut self, link: u64, from: WorkerAddress, epoch: u32) {
+        self.strangers.remove(link);
         let worker = from.worker_id;
         let known = self.links.epoch(worker);
         if epoch < known {
@@ -331,6 +363,7 @@ impl<M: Memory> Process<M> {
     }
 
     pub(crate) fn on_closed(&mut self, link: u64) {
+        self.strangers.remove(link);
         self.greeting_ended(link);
         let closed = self.links.closed(link);
         self.on_drained(link);

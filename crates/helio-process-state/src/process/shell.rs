@@ -88,6 +88,7 @@ impl<M: Memory> Process<M> {
     pub fn forget_request(&mut self, request: u64) {
         self.awaited_creations.retain(|_, waiting| *waiting != request);
         if let Some(object_id) = self.requests.forget(request) {
+            self.store.end_writing(object_id);
             self.links.tell_node(AbortObject { object_id });
         }
     }
@@ -181,7 +182,8 @@ impl<M: Memory> Process<M> {
     /// When [`Event::Tick`] is due, in microseconds of the same clock, if time matters at present.
     #[must_use]
     pub fn next_tick(&self) -> Option<u64> {
-        self.owner.next_tick().into_iter().chain(self.next_drain()).min()
+        let parts = [self.owner.next_tick(), self.next_drain(), self.strangers.next_tick()];
+        parts.into_iter().flatten().min()
     }
 
     /// This node's daemon.

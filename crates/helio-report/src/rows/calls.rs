@@ -13,9 +13,9 @@ use crate::parts::CallStep;
 use crate::summary::More;
 use crate::tellers::Tellers;
 
-/// Calls, of the answers about tasks; `processes` are answers about workers, for the numbers of
-/// processes; `actors` for the names of classes, and for the constructors, which nobody calls. Besides
-/// the columns a row has `start_us` and `end_us`. Rows are made as they are taken: there may be a great many.
+/// Rows of calls from the processes' answers. `processes` are answers about workers, for process ids; `actors`
+/// give class names, and the constructors' calls, which no process reports. Besides the columns a row has
+/// `start_us` and `end_us`. Rows are made lazily, since there may be very many.
 pub fn tasks<'a>(
     answers: &'a [Answer],
     processes: &'a [Answer],

@@ -40,7 +40,7 @@ pub struct Gate {
     is_door: bool,
     /// The connections that owe a greeting, oldest first, and how each is told to give up.
     pending: Mutex<VecDeque<(u64, oneshot::Sender<()>)>>,
-    /// How many have come.
+    /// How many connections have come.
     count: AtomicU64,
     /// The log lines of each source: when its present interval began, and how many it has had since.
     logged: Mutex<HashMap<String, (Instant, u32)>>,

@@ -37,11 +37,11 @@ const UNANSWERED: Duration = Duration::from_millis(100);
 pub struct Idle {
     /// How many nodes.
     pub n_nodes: usize,
-    /// CPU of a second without heartbeats, in nanoseconds: connections, and no node.
+    /// CPU time of one second in which connections are open and no heartbeat comes, in nanoseconds.
     pub ticks_ns: f64,
-    /// CPU of each heartbeat beyond that, with its answer, in nanoseconds: they come one by one.
+    /// Additional CPU time of each heartbeat with its answer, in nanoseconds, when heartbeats come one by one.
     pub beat_ns: f64,
-    /// The same when those of all nodes come at once.
+    /// The same for each heartbeat when the heartbeats of all nodes come at once.
     pub gathered_ns: f64,
 }
 

@@ -13,7 +13,7 @@ use crate::value::Body;
 #[derive(Debug)]
 struct Came {
     task: TaskId,
-    /// Its concurrency group; `None`: its body lies elsewhere.
+    /// The concurrency group of the call; `None`: not known, because its arguments lie in an object store.
     group: Option<&'static str>,
     /// Whether every argument is here.
     is_complete: bool,

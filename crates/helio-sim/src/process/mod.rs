@@ -30,6 +30,7 @@ use helio_types::{
     ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId,
 };
 
+use crate::alarm::Alarm;
 use crate::core::{Core, Event as Next};
 use crate::net::{End, Kind, What};
 use crate::ops::{Needs, Op, Target};
@@ -76,7 +77,7 @@ pub(crate) struct Process {
     stuffed: BTreeSet<u64>,
     /// The request to make workers ready, until it is answered.
     expecting: Option<u64>,
-    tick_at: Option<u64>,
+    alarm: Alarm,
     /// User code that runs.
     pub(crate) code: Vec<Code>,
     pub(crate) actor: Option<ActorState>,
@@ -135,7 +136,7 @@ impl Process {
             partial: BTreeMap::new(),
             stuffed: BTreeSet::new(),
             expecting: None,
-            tick_at: None,
+            alarm: Alarm::default(),
             code: main.into_iter().collect(),
             actor: None,
             cancelled: BTreeSet::new(),
@@ -265,6 +266,7 @@ impl Process {
     fn execute_action(&mut self, core: &mut Core, action: Action) {
         match action {
             Action::Connect { link, to } => self.connect(core, link, &to),
+            Action::Refuse { .. } => core.violation("a stranger in a simulated process".to_owned()),
             Action::Close { link, reason } => {
                 if let Some(reason) = reason {
                     core.violation(format!("WIRE-1: p{} closes a link: {reason}", self.pid));
@@ -505,9 +507,8 @@ impl Process {
         }
         let due = machine.next_tick();
         if let Some(due) = due.map(|due| core.at_machine_us(self.node, due))
-            && self.tick_at.is_none_or(|at| due < at)
+            && self.alarm.set(due)
         {
-            self.tick_at = Some(due);
             core.at(due, Next::OwnerTick { pid: self.pid });
         }
     }
@@ -518,11 +519,9 @@ impl Process {
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core) {
-        if self.tick_at.is_none_or(|at| at > core.now) {
-            return; // It was put earlier, and has been.
+        if self.alarm.rings(core.now) {
+            self.apply(core, Event::Tick);
         }
-        self.tick_at = None;
-        self.apply(core, Event::Tick);
     }
 
     pub(crate) fn arrived(&mut self, core: &mut Core, link: u64, what: What) {

@@ -75,7 +75,7 @@ impl Process {
         }
     }
 
-    /// A value is what its call makes of its inputs.
+    /// Checks that a value is the one that its call makes of its inputs.
     fn check_value(
         &self,
         core: &mut Core,

@@ -6,12 +6,10 @@ use helio_owner_state::{
     Actor, CallArgs, Creation, Event, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec,
     handle_object,
 };
-use helio_process_state::{Answer, Event as ProcessEvent};
-use helio_proto::control::{
-    ActorSpec, ControlResponse, FailureKind, Label, Selectors, Strategy, StrategyKind,
-};
+use helio_process_state::{Answer, CreationOutcome, Event as ProcessEvent};
+use helio_proto::control::{ActorSpec, FailureKind, Label, Selectors, Strategy, StrategyKind};
 use helio_proto::encode;
-use helio_proto::node::{LeaseClass, SealObject};
+use helio_proto::node::LeaseClass;
 use helio_proto::peer::STREAMING;
 use helio_proto::template::{CallKind, Template};
 use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, ResourceSet, TaskId};
@@ -21,13 +19,13 @@ use super::actors::{PLACES, group, has_groups, is_unordered};
 use super::frames::{Frame, Held, Kind, Step, Wait};
 use crate::core::Core;
 use crate::node::{GPU, HEAD_ZONE, OTHER_ZONE, ZONE, runtime_env};
-use crate::ops::{AGAIN, ActorOp, CallOp, Env, InGroup, Job, Slot, Target as Where};
+use crate::ops::{AGAIN, ActorOp, CallOp, Env, GroupBundle, Job, Slot, Target as Where};
 use crate::program::returns;
 use crate::rng::hash;
 use crate::value::{Body, Expect, Inner, Val};
 
 /// Where a call or an actor goes.
-fn strategy(frame: &Frame, place: Option<InGroup>) -> Strategy {
+fn strategy(frame: &Frame, place: Option<GroupBundle>) -> Strategy {
     let group = place.and_then(|place| Some((place, frame.slots.get(&place.slot)?)));
     let Some((place, Held::Group { id })) = group else { return Strategy::default() };
     Strategy {
@@ -111,8 +109,7 @@ impl Process {
         match grant {
             Ok(offset) => {
                 daemon.arena[offset as usize..(offset + size) as usize].copy_from_slice(&bytes);
-                let seal = SealObject { object_id: id };
-                self.apply(core, ProcessEvent::TellNode(Box::new(seal.into())));
+                self.apply(core, ProcessEvent::Written { object: id, is_whole: true });
             }
             Err(failure) if failure.kind == FailureKind::AlreadyExists => {}
             // The user tries again, as long as it takes. Whether the node may say so was looked at when it did.
@@ -561,22 +558,24 @@ impl Process {
                 .is_none_or(|known| known.phase() == helio_proto::control::ActorPhase::Dead);
             return if is_over { Step::Next } else { Step::Stay };
         };
-        match (response, &actor_op.name) {
-            (ControlResponse::Actor(_), Some(name)) => {
+        match (CreationOutcome::of(response, actor), &actor_op.name) {
+            (CreationOutcome::Made, Some(name)) => {
                 core.facts.count("detached actors");
                 self.has_name(core, name, actor);
                 frame.slots.insert(actor_op.to, Held::Actor { id: actor, handle: None });
             }
-            (ControlResponse::NamedActor(found), Some(name)) if actor_op.get_if_exists => {
+            (CreationOutcome::Exists { actor: found, .. }, Some(name))
+                if actor_op.get_if_exists =>
+            {
                 core.facts.count("actors found by name");
-                self.has_name(core, name, found.actor_id);
-                self.tell_owner(core, Event::KnowActor { actor: found.actor_id, handle: None });
-                frame.slots.insert(actor_op.to, Held::Actor { id: found.actor_id, handle: None });
+                self.has_name(core, name, found);
+                self.tell_owner(core, Event::KnowActor { actor: found, handle: None });
+                frame.slots.insert(actor_op.to, Held::Actor { id: found, handle: None });
             }
-            (ControlResponse::Failed(_), _) if core.facts.refusable_actors.contains(&actor) => {
+            (CreationOutcome::Refused(_), _) if core.facts.refusable_actors.contains(&actor) => {
                 core.facts.count("actors refused by the head");
             }
-            (ControlResponse::Failed(failure), _) => {
+            (CreationOutcome::Refused(failure), _) => {
                 core.violation(format!("a named actor was refused: {}", failure.message));
             }
             _ => {}

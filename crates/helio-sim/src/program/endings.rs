@@ -3,7 +3,7 @@
 use helio_proto::group::GroupStrategy;
 
 use super::Author;
-use crate::ops::{Env, GroupOp, InGroup, Job, Op, ROOM, Slot, Target};
+use crate::ops::{Env, GroupBundle, GroupOp, Job, Op, ROOM, Slot, Target};
 use crate::plan::WAIT_US_MAX;
 
 /// As much as no node has, also where nodes have slots for all actors.
@@ -155,7 +155,7 @@ impl Author<'_> {
         if self.rng.one_in(3) {
             let actor = self.new_actor(0, None);
             if let Some(Op::Actor(group_op)) = self.ops.last_mut() {
-                group_op.place = Some(InGroup { slot: to, bundle: -1, resource });
+                group_op.place = Some(GroupBundle { slot: to, bundle: -1, resource });
             }
             let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
             call.actor = Some(actor);
@@ -178,7 +178,7 @@ impl Author<'_> {
         for _ in 0..self.rng.range(1, 4) {
             let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
             call.cpu = 50;
-            call.place = Some(InGroup { slot, bundle: -1, resource: ROOM });
+            call.place = Some(GroupBundle { slot, bundle: -1, resource: ROOM });
             made.push(self.submit_op(call));
         }
         made

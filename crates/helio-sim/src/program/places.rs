@@ -1,6 +1,6 @@
 //! Scenes of where tasks and actors go: scheduling strategies, and GPUs in placement groups.
 
-use crate::ops::{GroupOp, InGroup, Job, Op, ROOM, Slot, Target};
+use crate::ops::{GroupBundle, GroupOp, Job, Op, ROOM, Slot, Target};
 use helio_proto::group::GroupStrategy;
 
 use super::Author;
@@ -24,7 +24,7 @@ impl Author<'_> {
             let bundle = if self.rng.one_in(2) { -1 } else { self.rng.below(n_bundles) as i64 };
             let job = *self.rng.pick(&[Job::Slow, Job::Leaf]).unwrap_or(&Job::Slow);
             let mut call = self.call(job, 3, Target::Anywhere);
-            call.place = Some(InGroup { slot: to, bundle, resource });
+            call.place = Some(GroupBundle { slot: to, bundle, resource });
             (call.cpu, call.needs.gpu) =
                 (20, (*self.rng.pick(&[20, 25, 50, 100]).unwrap_or(&50)).min(gpu));
             made.push(self.submit_op(call));

@@ -5,7 +5,7 @@ use helio_proto::group::GroupStrategy;
 
 use super::Author;
 use super::endings::TOO_MUCH;
-use crate::ops::{GroupOp, InGroup, Job, Op, ROOM, Slot, Target};
+use crate::ops::{GroupBundle, GroupOp, Job, Op, ROOM, Slot, Target};
 use crate::plan::WAIT_US_MAX;
 
 /// When all that waits is known to be demand, in microseconds.
@@ -77,7 +77,7 @@ impl Author<'_> {
             for bundle in 0..n_bundles {
                 let mut call = self.call(Job::Slow, -1, Target::Anywhere);
                 call.cpu = 50;
-                call.place = Some(InGroup { slot: to, bundle, resource });
+                call.place = Some(GroupBundle { slot: to, bundle, resource });
                 made.push(self.submit_op(call));
             }
             self.wait(400_000);

@@ -3,7 +3,7 @@
 use helio_proto::group::GroupStrategy;
 
 use super::Author;
-use crate::ops::{ActorOp, CallOp, Env, GroupOp, InGroup, Job, Needs, Op, ROOM, Slot, Target};
+use crate::ops::{ActorOp, CallOp, Env, GroupBundle, GroupOp, Job, Needs, Op, ROOM, Slot, Target};
 use crate::plan::{Scene, WAIT_US_MAX};
 
 impl Author<'_> {
@@ -642,7 +642,7 @@ impl Author<'_> {
             for _ in 0..self.rng.range(2, 6) {
                 let mut call = self.call(Job::Slow, 0, Target::Anywhere);
                 call.cpu = 50;
-                call.place = Some(InGroup { slot: to, bundle: -1, resource });
+                call.place = Some(GroupBundle { slot: to, bundle: -1, resource });
                 made.push(self.submit_op(call));
             }
             self.wait(60_000);

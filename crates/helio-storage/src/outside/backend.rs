@@ -59,7 +59,7 @@ pub(super) type Outcome<T> = Result<T, Failure>;
 pub(super) trait Backend: Send {
     /// Asks for the lease.
     fn acquire(&mut self, holder: &str, lease: Duration) -> Outcome<Attempt>;
-    /// Renews it, also after it has run out, unless another head has taken it.
+    /// Renews the lease, also after it has run out, unless another head has taken it.
     fn renew(&mut self, epoch: u64, holder: &str, lease: Duration) -> Outcome<Done<()>>;
     /// While another head leads: takes a step towards a copy of the entries, or follows the changes for about so long.
     /// [`Backend::read`] does not read again what the copy has when the lease is won.
@@ -70,7 +70,7 @@ pub(super) trait Backend: Send {
     fn write(&mut self, epoch: u64, number: u64, changes: &[Change]) -> Outcome<Done<()>>;
     /// Reads the value under a name beside the entries.
     fn get_beside(&mut self, epoch: u64, name: &str) -> Outcome<Done<Option<Vec<u8>>>>;
-    /// Writes or deletes that.
+    /// Writes or deletes the value under a name beside the entries.
     fn put_beside(&mut self, epoch: u64, name: &str, value: Option<&[u8]>) -> Outcome<Done<()>>;
     /// Gives the lease up.
     fn release(&mut self, epoch: u64) -> Outcome<()>;

@@ -3,7 +3,8 @@
 use helio_proto::cluster::{NodeToControl, StatusUnchanged};
 use helio_proto::control::{FailureKind, Strategy, StrategyKind};
 use helio_proto::node::{
-    Blocked, CancelLease, LeaseLost, NodeToClient, RequestLease, ReturnLease, Unblocked, Why,
+    Blocked, CancelLease, LeaseClass, LeaseGranted, LeaseLost, NodeToClient, RequestLease,
+    ReturnLease, Unblocked, Why,
 };
 use helio_types::{DeathCause, DeathKind};
 
@@ -21,6 +22,16 @@ fn lost(world: &mut World, conn: Conn) -> LeaseLost {
         _ => None,
     });
     lost.unwrap()
+}
+
+/// A worker that the driver leased, and one that this worker leased in turn.
+fn nested(world: &mut World, driver: Conn, class: &LeaseClass) -> (LeaseGranted, LeaseGranted) {
+    world.request(driver, 1, class.clone());
+    let outer = world.granted(driver).unwrap();
+    let lessee = world.conn_of(&outer);
+    world.request(lessee, 1, class.clone());
+    let inner = world.granted(lessee).unwrap();
+    (outer, inner)
 }
 
 #[test]
@@ -277,11 +288,7 @@ fn a_lessee_that_dies_takes_its_workers_along_link_by_link() {
     let mut world = World::new(&[("CPU", 4.0)]);
     let driver = world.driver();
     let class = world.class(1, &[("CPU", 1.0)]);
-    world.request(driver, 1, class.clone());
-    let outer = world.granted(driver).unwrap();
-    let worker = world.conn_of(&outer);
-    world.request(worker, 1, class);
-    let inner = world.granted(worker).unwrap();
+    let (outer, inner) = nested(&mut world, driver, &class);
     world.close(driver);
     for lease in [outer, inner] {
         assert!(world.forgotten.contains(&lease.worker.worker_id));
@@ -323,11 +330,7 @@ fn a_worker_that_runs_nothing_for_its_lessee_outlives_it() {
     let driver = world.driver();
     let class = world.class(1, &[("CPU", 1.0)]);
     for says in [true, false] {
-        world.request(driver, 1, class.clone());
-        let outer = world.granted(driver).unwrap();
-        let lessee = world.conn_of(&outer);
-        world.request(lessee, 1, class.clone());
-        let inner = world.granted(lessee).unwrap();
+        let (outer, inner) = nested(&mut world, driver, &class);
         let worker_id = inner.worker.worker_id;
         // The worker answers for itself.
         let conn = world.workers.insert(worker_id, None).unwrap().unwrap();
@@ -367,11 +370,7 @@ fn a_worker_that_leaves_is_not_free_when_its_lessee_goes() {
     let driver = world.driver();
     let class = world.class(1, &[("CPU", 1.0)]);
     for is_needed in [true, false] {
-        world.request(driver, 1, class.clone());
-        let outer = world.granted(driver).unwrap();
-        let lessee = world.conn_of(&outer);
-        world.request(lessee, 1, class.clone());
-        let inner = world.granted(lessee).unwrap();
+        let (outer, inner) = nested(&mut world, driver, &class);
         let worker_id = inner.worker.worker_id;
         let conn = world.workers.insert(worker_id, None).unwrap().unwrap();
         world.worker_ends(outer.worker.worker_id, Exit::Signal(9));

@@ -70,7 +70,7 @@ pub(super) fn is_less(key: &[u8], value: &[u8]) -> Value {
     json!({ "key": encode(key), "target": "VALUE", "result": "LESS", "value": encode(value) })
 }
 
-/// The key is as it was found.
+/// The condition of a transaction that the key has not changed since it was read.
 pub(super) fn is_still(key: &[u8], found: Option<&Found>) -> Value {
     match found {
         Some(Found { revision, .. }) => {
