@@ -1,4 +1,4 @@
-//! What the control service's answer says of an actor that was to be made under a name.
+//! The meaning of the control service's answer for an actor that was to be made under a name.
 
 use helio_proto::control::{ControlResponse, Failure};
 use helio_types::ActorId;

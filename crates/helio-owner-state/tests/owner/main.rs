@@ -58,7 +58,7 @@ fn actor() -> ActorId {
     ActorId::new([3; 12], JobId([1, 0, 0, 0]))
 }
 
-/// What the control service says of it: its life, and the process it is in or was in.
+/// News of the actor from the control service: its life, and the process it is in or was in.
 fn news(phase: ActorPhase, incarnation: u32, at: u8) -> Event {
     let info = ActorInfo {
         actor_id: actor(),

@@ -9,7 +9,7 @@ pub(super) fn damaged() -> PyErr {
     PyValueError::new_err("the serialized value is damaged: it ends early or has an unknown tag")
 }
 
-/// What was read, or the error that Python raises.
+/// Returns a part that was read, or the error that Python raises.
 pub(super) fn sound<T>(read: Result<T, Malformed>) -> PyResult<T> {
     read.map_err(|_| damaged())
 }

@@ -105,7 +105,7 @@ impl Calls {
         counts.map(|(group, count)| self.group(group, count)).collect()
     }
 
-    /// Which entries of the tables can belong to these groups: their names and phases, as bits.
+    /// The entries of the tables that can belong to these groups: their names and phases, as bits.
     #[must_use]
     pub fn wanted(&self, groups: &[Group]) -> Wanted {
         let phase = |group: &Group| match group.phase {
