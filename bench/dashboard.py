@@ -27,7 +27,7 @@ OVERVIEW = {
     "tasks": [
         SUMMARY,
         "/api/v0/tasks/errors?age=400",
-        "/api/v0/tasks/activity?age=400&most=400&since=",
+        "/api/v0/tasks/activity?age=400&most=200&since=",
     ],
     "actors,jobs,nodes": ["/api/cluster_status", "/api/jobs/", "/api/v0/actors/summarize"],
     "nodes": ["/nodes?view=summary"],

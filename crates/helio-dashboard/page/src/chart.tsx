@@ -107,6 +107,7 @@ export function Chart({ label, times, series, isMoment = true, across, fromZero 
     const element = place.current;
     if (!element) return;
     const axis = { size: 28, stroke: colour(element, "--dim"), grid: { stroke: colour(element, "--rule"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+    const unit = across?.startsWith("second") ? " s" : "";
     const [good, bad] = [colour(element, "--good"), colour(element, "--bad")];
     const range = (_: uPlot, low: number, high: number): uPlot.Range.MinMax => [Math.min(0, low), Math.max(1, low + 1.05 * (high - low))];
     const made = new uPlot(
@@ -115,7 +116,7 @@ export function Chart({ label, times, series, isMoment = true, across, fromZero 
         height: HEIGHT,
         legend: { show: labels.length > 1, live: labels.length < 5, markers: { width: 0, fill: (_, at) => colour(element, COLOURS[(at - 1) % COLOURS.length]!) } },
         scales: { x: { time: isMoment, range: isMoment ? (_, low, high) => [Math.min(low, high - MOMENTS_MIN), high] : undefined }, y: fromZero ? { range } : {} },
-        axes: [isMoment ? { ...axis, space: 70, incrs: SECONDS, values: clock } : axis, { ...axis, incrs: isBytes ? BYTES : undefined, size: isBytes ? 64 : 48, values: (_, values) => values.map(isBytes ? bytes : short) }],
+        axes: [isMoment ? { ...axis, space: 70, incrs: SECONDS, values: clock } : { ...axis, values: (_, values) => values.map((value) => short(value) + unit) }, { ...axis, incrs: isBytes ? BYTES : undefined, size: isBytes ? 64 : 48, values: (_, values) => values.map(isBytes ? bytes : short) }],
         series: [
           across === undefined ? {} : { label: across },
           ...labels.map((name, at) => ({

@@ -127,7 +127,7 @@ function Squares({ machines, resource }: { machines: Machine[]; resource: string
         }}
       />
       <p class="legend" role="status">
-        {pointed ? `${hostOf(pointed)}: ${Math.round(100 * partOf(pointed, resource))} %, ${pointed.workers} workers` : "Darker squares are fuller, red ones are gone."}
+        {pointed ? `${hostOf(pointed)}: ${Math.round(100 * partOf(pointed, resource))} %, ${pointed.workers} workers` : "The stronger the colour, the fuller the node; red ones are gone."}
       </p>
     </div>
   );

@@ -19,7 +19,7 @@ export function Jobs(): JSX.Element {
       {value && (
         <Table
           label="Jobs"
-          empty="No job was submitted. In a terminal: heliostat job submit -- python my_script.py"
+          empty={<>No job was submitted. In a terminal: <code>heliostat job submit -- python my_script.py</code></>}
           rows={value}
           columns={[
             { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(idOf(job))}`}>{idOf(job)}</a> },

@@ -22,7 +22,7 @@ export interface Known {
 const OVERLAP_MS = 3000;
 // As many calls as an answer has: at first, and in those that come several times a second.
 const FIRST_MOST = 4000;
-const LATER_MOST = 400;
+const LATER_MOST = 200;
 
 /** Follows the calls of the last `pastMs`, of one job or (`""`) of all: the first answer has all, the others what is new. */
 export function useCalls(pastMs: number, job = ""): Known {
@@ -79,6 +79,14 @@ function tick(ms: number): number {
   return steps.find((step) => ms / step <= 8) ?? 7200e3;
 }
 
+// Lanes change places no more often.
+const SETTLED_MS = 10_000;
+
+/** The lane of a call: its machine and its process, in the order of their numbers. */
+function laneOf(call: Call): string {
+  return `${call.node_id} ${String(call.pid).padStart(9)}`;
+}
+
 interface Props {
   label: string;
   known: Known;
@@ -93,15 +101,18 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
   const places = useRef<{ call: Call; x: number; y: number; width: number }[]>([]);
   const [tip, setTip] = useState<{ x: number; y: number; call: Call } | null>(null);
   const nameOf = useNameOf();
-  const lanes = new Map<string, number>();
-  // Processes that did nothing in that time have no lane.
+  // Processes that did nothing in that time have no lane, and where there is not room for all those have one that worked last.
   const until = now() + known.ahead - agoMs;
   const seen = known.calls.filter((call) => call.start <= until && (call.end === 0 || call.end >= until - widthMs));
-  for (const call of [...seen].sort((a, b) => (a.node_id + String(a.pid).padStart(9)).localeCompare(b.node_id + String(b.pid).padStart(9)))) {
-    const lane = `${call.node_id} ${call.pid}`;
-    if (!lanes.has(lane)) lanes.set(lane, lanes.size);
+  const worked = new Map<string, number>();
+  for (const call of seen) {
+    const lane = laneOf(call);
+    const at = Math.floor(Math.min(call.end || until, until) / SETTLED_MS);
+    if (at > (worked.get(lane) ?? 0)) worked.set(lane, at);
   }
-  const shown = Math.max(3, Math.min(lanesMax, lanes.size));
+  const latestFirst = [...worked].sort(([a, aAt], [b, bAt]) => bAt - aAt || a.localeCompare(b));
+  const lanes = new Map(latestFirst.slice(0, lanesMax).map(([lane]) => lane).sort().map((lane, at) => [lane, at] as const));
+  const shown = Math.max(3, lanes.size);
   const isEmpty = known.isTold && seen.length === 0;
   const height = shown * (LANE + GAP) + AXIS;
   const latest = useRef({ known, lanes, widthMs, agoMs });
@@ -146,7 +157,7 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
       let named = "";
       for (const [lane, at] of lanes) {
         if (at * (LANE + GAP) + LANE > tall - AXIS) break;
-        const [node, pid] = lane.split(" ");
+        const [node, pid] = lane.split(/ +/);
         const host = nameOf(node);
         context.fillStyle = dim;
         const text = host === named ? String(pid) : `${host} ${pid}`;
@@ -157,7 +168,7 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
       for (const call of known.calls) {
         const end = call.end || moment;
         if (end < from || call.start > to) continue;
-        const lane = lanes.get(`${call.node_id} ${call.pid}`);
+        const lane = lanes.get(laneOf(call));
         if (lane === undefined) continue;
         const y = lane * (LANE + GAP);
         if (y + LANE > tall - AXIS) continue;
@@ -223,7 +234,7 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
         style={{ height: `${height}px` }}
         role="application"
         tabIndex={0}
-        aria-label={`${label}: ${seen.length} calls on ${lanes.size} processes. Arrow keys go from call to call, Enter opens one.`}
+        aria-label={`${label}: ${seen.length} calls on ${worked.size} processes. Arrow keys go from call to call, Enter opens one.`}
         onKeyDown={onKey}
         onBlur={() => setTip(null)}
         onMouseMove={(event) => setTip(at(event))}
@@ -248,7 +259,7 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
             {name} {many}
           </span>
         ))}
-        {lanes.size > shown && <span>{lanes.size - shown} more processes are not drawn.</span>}
+        {worked.size > lanes.size && <span>{worked.size - lanes.size} more processes are not drawn.</span>}
         {known.isCut && <span>Earlier calls are not drawn.</span>}
       </p>
     </div>

@@ -5,7 +5,7 @@ import { AGE_MS, json, list, now, useAsked } from "./api";
 import type { Filter } from "./api";
 import type { ActorState, Lists, PlacementGroupState, TaskState } from "./rows";
 import { Host } from "./machines";
-import { Card, Id, Problem, State, Table, bytes, count, duration, moment } from "./show";
+import { Card, Id, Problem, State, Table, bytes, count, duration, moment, sentence } from "./show";
 import type { Column } from "./show";
 
 const LIMIT = 100;
@@ -294,7 +294,7 @@ export function WorkerList({ fixed, limit }: { fixed?: Filter[]; limit?: number 
         { title: "Kind", of: (row) => row.worker_type.toLowerCase() },
         { title: "Node", of: (row) => <Host of={row.node_id} /> },
         { title: "Began", of: (row) => moment(row.start_time_ms) },
-        { title: "How it ended", of: (row) => <span class="lines">{row.exit_detail}</span> },
+        { title: "How it ended", of: (row) => <span class="lines">{sentence(row.exit_detail)}</span> },
         { title: "Job", of: (row) => <Id of={row.job_id} to="jobs" /> },
         { title: "Id", of: (row) => <Id of={row.worker_id} to="workers" /> },
       ]}

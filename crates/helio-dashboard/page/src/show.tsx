@@ -59,6 +59,11 @@ export function duration(ms: number): string {
   return `${Math.floor(minutes / 60)} h${besides(minutes % 60, "min")}`;
 }
 
+/** A reason as a sentence of its own. */
+export function sentence(text: string | null | undefined): string {
+  return text ? text[0]!.toUpperCase() + text.slice(1) : "";
+}
+
 /** The time of day, and of another day than today that, too. */
 export function moment(ms: number | null | undefined): string {
   if (!ms) return "";
@@ -193,7 +198,7 @@ export function Table<Row>(props: {
   label: string;
   columns: Column<Row>[];
   rows: Row[];
-  empty: string;
+  empty: ComponentChildren;
 }): JSX.Element {
   if (props.rows.length === 0) return <p class="empty">{props.empty}</p>;
   const side = (column: Column<Row>) => (column.number ? "number" : undefined);

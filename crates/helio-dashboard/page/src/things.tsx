@@ -4,7 +4,7 @@ import type { CallStep } from "./answers";
 import { now, rowsWith, useAsked } from "./api";
 import { ActorList, TaskList, bundlesOf, tookOf, whyOf } from "./lists";
 import { Host } from "./machines";
-import { Card, Crumbs, Facts, Id, Problem, State, Table, duration, moment } from "./show";
+import { Card, Crumbs, Facts, Id, Problem, State, Table, duration, moment, sentence } from "./show";
 import type { Lists } from "./rows";
 import type { Thing } from "./show";
 import { Stacks } from "./stacks";
@@ -190,7 +190,7 @@ export function Worker({ id }: { id: string }): JSX.Element {
             ["Job", row.job_id && <Id of={row.job_id} to="jobs" />],
             ["Began", moment(row.start_time_ms)],
             ["Ended", moment(row.end_time_ms)],
-            ["How it ended", row.exit_detail],
+            ["How it ended", sentence(row.exit_detail)],
             ["Needs", resources(row.required_resources)],
             ["Environment", row.runtime_env && <code>{row.runtime_env}</code>],
             ["Debugger", row.debugger_port ? `waits at port ${row.debugger_port}` : null],
