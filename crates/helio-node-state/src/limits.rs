@@ -9,6 +9,10 @@ pub const WORKER_START_MS_MAX: u64 = 60_000;
 /// How long it may take where its environment has packages to install; Ray's `setup_timeout_seconds`.
 pub const WORKER_INSTALL_MS_MAX: u64 = 600_000;
 
+/// How long it may wait for its fork from the process that loads modules: a large library takes minutes to load
+/// from a slow disk, or beside much else. From the fork on, [`WORKER_START_MS_MAX`] holds.
+pub const WORKER_FORK_MS_MAX: u64 = 600_000;
+
 /// How many starts in a row may fail before those who wait for such a worker are told so.
 pub const WORKER_START_FAILURES_MAX: u32 = 3;
 

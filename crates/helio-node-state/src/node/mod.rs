@@ -169,7 +169,9 @@ impl Node {
             }
             Event::ClientSaid { conn, message } => self.on_client_said(conn, message),
             Event::ClientClosed { conn } => self.on_client_closed(conn),
-            Event::WorkerStarted { worker_id, pid } => self.pool.on_worker_started(worker_id, pid),
+            Event::WorkerStarted { worker_id, pid } => {
+                self.pool.on_worker_started(worker_id, pid, &mut self.ctx);
+            }
             Event::WorkerNotStarted { worker_id, why } => {
                 self.on_worker_not_started(worker_id, &why)
             }

@@ -27,7 +27,8 @@ use crate::event::{Action, Conn, Spawn};
 use crate::exits::Life;
 use crate::keys::{ActorKey, Demand, PoolKey};
 use crate::limits::{
-    WORKER_AHEAD_MS_MAX, WORKER_IDLE_MS_MAX, WORKER_START_FAILURES_MAX, WORKERS_MAX,
+    WORKER_AHEAD_MS_MAX, WORKER_FORK_MS_MAX, WORKER_IDLE_MS_MAX, WORKER_START_FAILURES_MAX,
+    WORKERS_MAX,
 };
 use crate::timers::Timer;
 use environment::{start_ms_max, variables};
@@ -70,6 +71,9 @@ pub(crate) struct Worker {
     is_ahead: bool,
     /// Waits for others, and its CPU is lent.
     is_blocked: bool,
+    /// The time by which it must have registered, or is killed; of one that waits for its fork, the time by which it
+    /// must have been forked.
+    register_by: Option<u64>,
     /// The time by which a worker that was asked to end must have ended, or is killed.
     exit_by: Option<u64>,
     /// Its process was killed and may not have ended yet.
@@ -429,6 +433,11 @@ impl Pool {
         let env = variables(&key.1).map_err(|why| Failure::new(FailureKind::RuntimeEnv, why))?;
         let cwd = Some(&key.1.working_dir).filter(|folder| !folder.is_empty()).cloned();
         let worker_id = ctx.new_worker_id();
+        let start_ms_max = start_ms_max(&key.1).map(|max| match is_preloaded {
+            true => max.max(WORKER_FORK_MS_MAX),
+            false => max,
+        });
+        let register_by = start_ms_max.map(|max| ctx.now().saturating_add(max));
         let worker = Worker {
             key: key.clone(),
             pid: 0,
@@ -439,6 +448,7 @@ impl Pool {
             is_preloaded,
             is_ahead,
             is_blocked: false,
+            register_by,
             exit_by: None,
             is_killed: false,
             is_leaving: false,
@@ -449,8 +459,8 @@ impl Pool {
             life: Life { begun: Some(ctx.now()), ..Life::default() },
         };
         self.workers.insert(worker_id, worker);
-        if let Some(max) = start_ms_max(&key.1) {
-            ctx.set_timer(ctx.now().saturating_add(max), Timer::WorkerStart(worker_id));
+        if let Some(by) = register_by {
+            ctx.set_timer(by, Timer::WorkerStart(worker_id));
         }
         let job_id = key.0;
         ctx.push(Action::Spawn(Spawn { worker_id, job_id, env, cwd, is_loaded: is_preloaded }));
@@ -458,19 +468,31 @@ impl Pool {
     }
 
     /// A process was made for the worker.
-    pub(crate) fn on_worker_started(&mut self, worker_id: WorkerId, pid: u32) {
-        if let Some(worker) = self.workers.get_mut(&worker_id) {
-            worker.pid = pid;
+    pub(crate) fn on_worker_started(&mut self, worker_id: WorkerId, pid: u32, ctx: &mut Context) {
+        let Some(worker) = self.workers.get_mut(&worker_id) else { return };
+        worker.pid = pid;
+        // It waited until the modules were loaded: its time begins with the fork.
+        if worker.is_preloaded
+            && worker.usage == Use::Starting
+            && let Some(max) = start_ms_max(&worker.key.1)
+        {
+            let by = ctx.now().saturating_add(max);
+            worker.register_by = Some(by);
+            ctx.set_timer(by, Timer::WorkerStart(worker_id));
         }
     }
 
     /// The worker should have registered.
     pub(crate) fn on_start_timer(&mut self, worker_id: WorkerId, ctx: &mut Context) {
         let Some(worker) = self.workers.get(&worker_id) else { return };
-        if worker.usage == Use::Starting {
-            let seconds = start_ms_max(&worker.key.1).unwrap_or_default() / 1000;
-            let message =
-                format!("The worker process did not register within {seconds} s and was killed.");
+        if worker.usage == Use::Starting && worker.register_by.is_some_and(|by| by <= ctx.now()) {
+            let message = if worker.is_preloaded && worker.pid == 0 {
+                let seconds = WORKER_FORK_MS_MAX / 1000;
+                format!("The modules that it starts with were not loaded within {seconds} s.")
+            } else {
+                let seconds = start_ms_max(&worker.key.1).unwrap_or_default() / 1000;
+                format!("The worker process did not register within {seconds} s and was killed.")
+            };
             self.kill(worker_id, Some(DeathCause::new(DeathKind::StartFailed, message)), ctx);
         }
     }

@@ -6,7 +6,9 @@ use helio_proto::node::{Expect, NodeToClient};
 use helio_types::{ActorId, JobId, WorkerId};
 
 use super::World;
-use crate::limits::{LOADED_IDLE_MS_MAX, WORKER_AHEAD_MS_MAX};
+use crate::limits::{
+    LOADED_IDLE_MS_MAX, WORKER_AHEAD_MS_MAX, WORKER_FORK_MS_MAX, WORKER_START_MS_MAX,
+};
 use crate::{Conn, Event, Exit};
 
 fn expect(workers: u32) -> Expect {
@@ -119,6 +121,23 @@ fn an_actor_is_forked_from_the_process_that_has_its_modules() {
     // A library reads such variables while it is loaded.
     launch_with_modules(&mut world, 2, "OMP_NUM_THREADS");
     assert!(!world.spawned[2].is_loaded);
+}
+
+#[test]
+fn a_worker_that_waits_for_its_modules_is_not_late() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    world.starts_at_once = false;
+    launch_with_modules(&mut world, 1, "");
+    world.pass(WORKER_FORK_MS_MAX - 1);
+    assert_eq!(world.spawned.len(), 1, "it waits for its fork");
+    let worker_id = world.spawned[0].worker_id;
+    world.feed(Event::WorkerStarted { worker_id, pid: 8 });
+    world.pass(WORKER_START_MS_MAX - 1);
+    assert_eq!(world.spawned.len(), 1, "its time begins with the fork");
+    world.pass(1);
+    assert_eq!(world.spawned.len(), 2, "another is started in place of one that does not register");
+    world.pass(WORKER_FORK_MS_MAX);
+    assert_eq!(world.spawned.len(), 3, "or that is not forked");
 }
 
 #[test]
