@@ -108,7 +108,7 @@ fn lint_and_build(venv: &Venv) -> Outcome<Venv> {
     let (of_packages, compiled) = std::thread::scope(|scope| {
         let of_packages = scope.spawn(|| {
             let mut outcomes = lint_python(venv); // mypy reads packages: before there are others
-            outcomes.push(venv.locked("test"));
+            outcomes.push(venv.locked_for_tests());
             outcomes
         });
         let compiled = python::compile(venv);

@@ -22,10 +22,11 @@ pub(crate) fn cache() -> Outcome<PathBuf> {
     Ok(base.join("heliostat"))
 }
 
-/// A command that will run in the repository.
+/// A command that will run in the repository. A Python below it keeps what it compiles, also where the environment
+/// asks for the opposite, as images of containers do: tests start Python some ten thousand times.
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
-    command.current_dir(root());
+    command.current_dir(root()).env_remove("PYTHONDONTWRITEBYTECODE");
     command
 }
 
