@@ -69,7 +69,7 @@ class _Mapped:
             for item in result if isinstance(result, Iterator) else (result,):
                 yield block.from_batch(item, fn.name)
 
-    def _groups(self, tables: Tables, fn: Opened) -> Iterator[Any]:
+    def _groups(self, tables: Tables, fn: Opened) -> Iterator[pa.Table]:
         for table in tables:
             begins = _begins(table, self.keys)
             for begin, end in zip(begins, [*begins[1:], table.num_rows], strict=True):
@@ -183,7 +183,7 @@ class GroupedData:
         key = self._keys[0] if len(self._keys) == 1 else self._keys or None
         return f"GroupedData(dataset={self._dataset!r}, key={key!r})"
 
-    def aggregate(self, *aggs: Any) -> Dataset:
+    def aggregate(self, *aggs: Aggregation) -> Dataset:
         """Return one row for each group: its keys, and a column for each aggregation.
 
         Args:
@@ -289,7 +289,7 @@ class GroupedData:
         """
         return self.aggregate(aggregations.Count())
 
-    def sum(self, on: Any = None, ignore_nulls: bool = True) -> Dataset:
+    def sum(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Dataset:
         """Return the sum of columns for each group (default: all).
 
         Args:
@@ -299,7 +299,7 @@ class GroupedData:
         """
         return self._of(aggregations.Sum, on, ignore_nulls=ignore_nulls)
 
-    def min(self, on: Any = None, ignore_nulls: bool = True) -> Dataset:
+    def min(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Dataset:
         """Return the least value of columns for each group (default: all).
 
         Args:
@@ -309,7 +309,7 @@ class GroupedData:
         """
         return self._of(aggregations.Min, on, ignore_nulls=ignore_nulls)
 
-    def max(self, on: Any = None, ignore_nulls: bool = True) -> Dataset:
+    def max(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Dataset:
         """Return the greatest value of columns for each group (default: all).
 
         Args:
@@ -319,7 +319,7 @@ class GroupedData:
         """
         return self._of(aggregations.Max, on, ignore_nulls=ignore_nulls)
 
-    def mean(self, on: Any = None, ignore_nulls: bool = True) -> Dataset:
+    def mean(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Dataset:
         """Return the average of columns for each group (default: all).
 
         Args:
@@ -335,7 +335,9 @@ class GroupedData:
         """
         return self._of(aggregations.Mean, on, ignore_nulls=ignore_nulls)
 
-    def std(self, on: Any = None, ddof: int = 1, ignore_nulls: bool = True) -> Dataset:
+    def std(
+        self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True
+    ) -> Dataset:
         """Return the standard deviation of columns for each group (default: all).
 
         Args:

@@ -94,7 +94,7 @@ def is_array(kind: pa.DataType) -> bool:
 # --- to Arrow --------------------------------------------------------------------------------------
 
 
-def from_numpy(array: np.ndarray) -> Any:
+def from_numpy(array: np.ndarray) -> pa.Array:
     """An Arrow column with one row for each entry of the first axis."""
     if array.ndim == 0:
         raise ValueError("a column needs one value per row; got a single value")
@@ -132,7 +132,7 @@ def _fixed(values: Any, shape: tuple[int, ...], rows: int) -> pa.Array:
 _PLAIN = frozenset((int, float, bool, str, bytes, type(None)))  # what Arrow takes as it is
 
 
-def from_list(values: list[Any]) -> Any:
+def from_list(values: list[Any]) -> pa.Array:
     """An Arrow column of Python values: arrays become tensors, what Arrow cannot hold is pickled."""
     kinds = set(map(type, values))
     if _PLAIN.issuperset(kinds):
@@ -167,7 +167,7 @@ def _is_time(value: object) -> bool:
     return value is None or isinstance(value, np.datetime64)
 
 
-def _from_values(values: list[object], first: object) -> Any:
+def _from_values(values: list[object], first: object) -> pa.Array:
     """An Arrow array in which NaN stays NaN, and None, NaT and NA are null."""
     if isinstance(first, list | tuple | dict):
         with contextlib.suppress(pa.ArrowException, TypeError, ValueError):
@@ -178,7 +178,7 @@ def _from_values(values: list[object], first: object) -> Any:
     return made
 
 
-def _from_arrays(values: list[object]) -> Any | None:
+def _from_arrays(values: list[object]) -> pa.Array | None:
     """A tensor column, or None where the rows are too different for one."""
     arrays = [v for v in values if isinstance(v, np.ndarray)]
     if len(arrays) != len(values):
@@ -218,7 +218,7 @@ def from_objects(values: list[object]) -> pa.Array:
     return pa.ExtensionArray.from_storage(PythonObjectType(), pa.array(data, pa.large_binary()))
 
 
-def to_common(types: set[pa.DataType]) -> Callable[[Any], Any]:
+def to_common(types: set[pa.DataType]) -> Callable[[pa.ChunkedArray], pa.ChunkedArray]:
     """Return the function that makes tensor columns of those types columns of one type."""
     if len(set(map(_dimensions, types))) > 1:
         return lambda column: from_objects(to_list(column))
@@ -231,7 +231,7 @@ def _dimensions(kind: pa.DataType) -> int:
     return kind.ndim if isinstance(kind, VariableShapedTensorType) else len(kind.shape)
 
 
-def as_variable(column: pa.ChunkedArray, value_type: pa.DataType | None = None) -> Any:
+def as_variable(column: pa.ChunkedArray, value_type: pa.DataType | None = None) -> pa.Array:
     """A tensor column as one whose rows may have any shape, of numbers of that type."""
     value_type = value_type or column.type.value_type
     if column.type == VariableShapedTensorType(value_type, _dimensions(column.type)):
@@ -249,7 +249,7 @@ def as_variable(column: pa.ChunkedArray, value_type: pa.DataType | None = None) 
 # --- from Arrow ------------------------------------------------------------------------------------
 
 
-def to_numpy(column: pa.ChunkedArray) -> Any:
+def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
     """The column as one array; read-only and without a copy where it lies in one piece."""
     if isinstance(column, pa.ChunkedArray):
         if column.num_chunks == 1:
@@ -278,7 +278,7 @@ def to_numpy(column: pa.ChunkedArray) -> Any:
     return column.to_numpy(zero_copy_only=False)
 
 
-def stacked(column: pa.ChunkedArray) -> Any:
+def stacked(column: pa.ChunkedArray) -> np.ndarray:
     """The column as :func:`to_numpy` gives it, but lists of numbers of one length as rows of a matrix.
 
     A number that is missing in a list is NaN. A column without any value is NaN as 32-bit floats.
@@ -337,8 +337,8 @@ def _objects(column: pa.ChunkedArray) -> list[Any]:
     return [None if v is None else pickle.loads(v) for v in column.storage.to_pylist()]
 
 
-def _object_array(values: list[object]) -> Any:
-    out: Any = np.empty(len(values), dtype=object)
+def _object_array(values: list[object]) -> np.ndarray:
+    out = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):
         out[i] = value
     return out

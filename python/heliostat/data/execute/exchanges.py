@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,7 +32,7 @@ PARTS_MAX = 200
 SAMPLES_PER_BLOCK = 100
 SORTED_BYTES_MAX = 256 << 20  # of a sorted part that is made as a whole
 
-Reduce = Callable[[Iterator[Any]], Iterator[Any]]
+Reduce = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
 
 
 def part_count(bundles: list[Bundle], tasks: Tasks, wanted: int | None) -> int:
@@ -94,7 +94,7 @@ def scatter(table: pa.Table, seed: int, number: int, count: int) -> list[pa.Tabl
     return parted(table, where, count)
 
 
-def parted(table: pa.Table, where: Any, count: int) -> list[pa.Table]:
+def parted(table: pa.Table, where: np.ndarray, count: int) -> list[pa.Table]:
     """The table's rows in ``count`` parts, ``where`` being the number of each row's part."""
     narrow = (
         where.astype(np.uint16) if count <= 1 << 16 else where
@@ -104,7 +104,7 @@ def parted(table: pa.Table, where: Any, count: int) -> list[pa.Table]:
     return cut_at(block.take(table, order), ends)
 
 
-def cut_at(table: pa.Table, places: Any) -> list[pa.Table]:
+def cut_at(table: pa.Table, places: Iterable[int]) -> list[pa.Table]:
     """The table cut at row numbers, each piece in memory of its own."""
     ends = [*(int(p) for p in places), table.num_rows]
     begins = [0, *ends[:-1]]
@@ -252,7 +252,7 @@ class Sort:
             return max(1, -(-size // (tasks.block_bytes or size)))
         return part_count(bundles, tasks, self.num_blocks)
 
-    def _edges(self, bundles: list[Bundle], tasks: Tasks) -> Any:
+    def _edges(self, bundles: list[Bundle], tasks: Tasks) -> Generator[None, None, pa.Table]:
         first = self.order[0][0]
         if self.boundaries is not None:
             return pa.table({first: pa.array(sorted(self.boundaries))})
@@ -311,13 +311,13 @@ def mixed_keys(table: pa.Table, names: list[str]) -> str:
     return " and ".join(said) + more
 
 
-def range_parts(table: pa.Table, order: list[tuple[str, str]], edges: Any) -> list[pa.Table]:
+def range_parts(table: pa.Table, order: list[tuple[str, str]], edges: pa.Table) -> list[pa.Table]:
     """The table sorted and cut where the rows reach each edge."""
     table = ordered(table, order)
     return cut_at(table, places_of(table, order, edges))
 
 
-def places_of(table: pa.Table, order: list[tuple[str, str]], edges: Any) -> list[int]:
+def places_of(table: pa.Table, order: list[tuple[str, str]], edges: pa.Table) -> list[int]:
     """For each edge the number of rows of the sorted table that come before it.
 
     Edges are put among the rows and sorted with them, so that the order is pyarrow's for every type.

@@ -129,7 +129,7 @@ class Join:
             schemas = [b.schema for b in bundles if b.schema is not None and b.schema.names]
             require(keys, block.unify(schemas) if schemas else None, f"join: the {which} side")
 
-    def check_names(self, left: Any, right: Any) -> None:
+    def check_names(self, left: pa.Schema | None, right: pa.Schema | None) -> None:
         """Raise ``ValueError`` where two columns of the result would have the same name."""
         if left is None or right is None or not self.kind.endswith(("inner", "outer")):
             return
@@ -142,7 +142,7 @@ class Join:
             )
 
 
-def _extra(keys: list[str], count: int, _: int) -> tuple[Any, ...]:
+def _extra(keys: list[str], count: int, _: int) -> tuple[list[str], int]:
     return keys, count
 
 
@@ -197,8 +197,8 @@ def _in_microseconds(column: pa.ChunkedArray) -> pa.Array:
 class _Joined:
     of: Join
     boundary: int  # so many tables are of the left side
-    left_schema: Any
-    right_schema: Any
+    left_schema: pa.Schema | None
+    right_schema: pa.Schema | None
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         found = list(tables)
@@ -210,13 +210,13 @@ class _Joined:
         yield made if made.num_rows or known else pa.table({})
 
 
-def _side(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
+def _side(tables: list[pa.Table], schema: pa.Schema | None) -> pa.Table:
     if tables:
         return block.concat(tables)
     return schema.empty_table() if schema is not None else pa.table({})
 
 
-def joined(left: Any, right: Any, how: Join) -> pa.Table:
+def joined(left: pa.Table, right: pa.Table, how: Join) -> pa.Table:
     """Two tables joined. Only keys and row numbers go through pyarrow's join, so that the other
     columns may have any type.
     """
@@ -247,7 +247,7 @@ def joined(left: Any, right: Any, how: Join) -> pa.Table:
     return pa.table(columns)
 
 
-def _looked_up(left: Any, right: Any, how: Join) -> pa.Table | None:
+def _looked_up(left: pa.Table, right: pa.Table, how: Join) -> pa.Table | None:
     """The same as :func:`_matches`, by one look-up for each left row; None: it cannot be so.
 
     That is where rows of the left side have one partner at most, and rows of the right side alone do not
@@ -276,7 +276,7 @@ def _with_keys(table: pa.Table, keys: list[str]) -> pa.Table:
     return pa.table({key: pa.nulls(table.num_rows) for key in keys})
 
 
-def _matches(left: Any, right: Any, how: Join) -> pa.Table:
+def _matches(left: pa.Table, right: pa.Table, how: Join) -> pa.Table:
     """The numbers of the rows of each side that come together; null where a side has none."""
     sides: list[Row] = [{}, {}]
     for i, (ours, theirs) in enumerate(zip(left.columns, right.columns, strict=True)):
@@ -290,7 +290,7 @@ def _matches(left: Any, right: Any, how: Join) -> pa.Table:
     return tables[0].join(tables[1], keys=list(sides[0]), join_type=how.kind, use_threads=False)
 
 
-def _key_type(left: Any, right: Any, name: str) -> pa.DataType:
+def _key_type(left: pa.DataType, right: pa.DataType, name: str) -> pa.DataType:
     """The type that keys of both sides are compared in."""
     kinds = [k.value_type if pa.types.is_dictionary(k) else k for k in (left, right)]
     fields = [pa.schema([(name, kind)]) for kind in kinds]
@@ -303,7 +303,9 @@ def _key_type(left: Any, right: Any, name: str) -> pa.DataType:
     return pa.int8() if pa.types.is_null(common) else common  # pyarrow joins by no column of nulls
 
 
-def _first_of(taken: Any, theirs: Any, ours_at: Any, theirs_at: Any) -> pa.ChunkedArray:
+def _first_of(
+    taken: pa.ChunkedArray, theirs: pa.ChunkedArray, ours_at: pa.Array, theirs_at: pa.Array
+) -> pa.ChunkedArray:
     """A key's column: of the left side, and of the right side for rows that the left lacks."""
     if not ours_at.null_count:
         return taken
@@ -341,7 +343,7 @@ class _Beside:
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         found = list(tables)
-        made: Any = None
+        made: pa.Table | None = None
         for count in self.counts:
             side, found = block.concat(found[:count]), found[count:]
             if made is None:

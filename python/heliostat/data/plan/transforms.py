@@ -17,7 +17,7 @@ from heliostat.data.expressions.expr import Expr, UnnestExpr
 from heliostat.data.plan import task
 from heliostat.data.plan.udf import Opened, Udf
 
-Tables = Iterator[Any]
+Tables = Iterator[pa.Table]
 Names = frozenset[str] | None  # of columns; None: all that there are
 AUTO_BATCH_BYTES = 16 << 20  # of a batch whose size is "auto"
 FLAT_ROWS_MAX = 1 << 16  # of the lists of some thousand rows that are put together at once

@@ -344,9 +344,9 @@ def parquet(
     return made if is_sure else made.select_columns(wanted)
 
 
-def _in_folders(reads: ParquetReads) -> dict[str, Any]:
+def _in_folders(reads: ParquetReads) -> dict[str, pa.DataType]:
     """The columns of files that their folders' names give, too, with their types in the files."""
-    kinds: dict[str, Any] = {}
+    kinds: dict[str, pa.DataType] = {}
     partitions = reads.source.partitions
     if partitions is None:
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -58,7 +58,7 @@ class Parquet(Format):
     conditions: tuple[Expr, ...] = ()  # that the plan wants rows to meet, one after the other
     merged: pa.Schema | None = None  # the schema of all files, where theirs differ
     # Columns of the files that their folders' names give, too, with their types: the folders' count.
-    in_folders: dict[str, Any] = field(default_factory=dict)
+    in_folders: dict[str, pa.DataType] = field(default_factory=dict)
 
     @property
     def chooses_rows(self) -> bool:
@@ -92,7 +92,7 @@ class Parquet(Format):
 
     # --- reading ---
 
-    def read(self, filesystem: pa.fs.FileSystem, path: Any) -> Iterator[pa.Table]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str | Piece) -> Iterator[pa.Table]:
         """Yield the tables of a file, or of a `Piece` of it."""
         piece = path if isinstance(path, Piece) else Piece(path)
         read = self._scanned if self.filter is not None or self.options else self._read
@@ -111,7 +111,10 @@ class Parquet(Format):
                 return
 
     def _conformed(
-        self, read: Any, filesystem: pa.fs.FileSystem, piece: Piece
+        self,
+        read: Callable[[pa.fs.FileSystem, Piece], Iterator[pa.Table]],
+        filesystem: pa.fs.FileSystem,
+        piece: Piece,
     ) -> Iterator[pa.Table]:
         """The tables with the columns of all files, in their order."""
         assert self.merged is not None
@@ -119,7 +122,7 @@ class Parquet(Format):
         for table in read(filesystem, piece):
             yield conformed(table, self.merged, names).select(names or table.column_names)
 
-    def _scanned(self, filesystem: pa.fs.FileSystem, piece: Piece) -> Iterator[Any]:
+    def _scanned(self, filesystem: pa.fs.FileSystem, piece: Piece) -> Iterator[pa.Table]:
         """The tables as pyarrow's scanner gives them, with the options and the filter that it takes."""
         import pyarrow.dataset as pads
 
@@ -162,7 +165,7 @@ class Parquet(Format):
         """The columns of the conditions."""
         return {n for c in self.conditions for n in c.columns() or ()}
 
-    def _read(self, filesystem: pa.fs.FileSystem, piece: Piece) -> Iterator[Any]:
+    def _read(self, filesystem: pa.fs.FileSystem, piece: Piece) -> Iterator[pa.Table]:
         """The tables of each row group, those of the conditions' columns first."""
         import pyarrow.fs as pafs
         import pyarrow.parquet as pq
@@ -185,7 +188,9 @@ class Parquet(Format):
             if not some:
                 yield schema.empty_table().select(names)
 
-    def _group(self, file: Any, group: int, names: list[str], piece: Piece) -> Iterator[Any]:
+    def _group(
+        self, file: pa.parquet.ParquetFile, group: int, names: list[str], piece: Piece
+    ) -> Iterator[pa.Table]:
         about = file.metadata.row_group(group)
         read = self._with_conditions(names)
         most = ROWS_MAX
@@ -205,13 +210,15 @@ class Parquet(Format):
         else:
             yield from self._late(file, group, names)
 
-    def _late(self, file: Any, group: int, names: list[str]) -> Iterator[pa.Table]:
+    def _late(
+        self, file: pa.parquet.ParquetFile, group: int, names: list[str]
+    ) -> Iterator[pa.Table]:
         """A row group: first the columns of the conditions, then the others if some row meets them."""
         there = set(file.schema_arrow.names)  # of what lacks, the condition tells
         asked_of_all = self._asked()
         asked = sorted(asked_of_all & there)
         first = file.read_row_group(group, asked, use_threads=False).select(asked)
-        rows: Any = None  # the numbers of those that are left
+        rows: np.ndarray | None = None  # the numbers of those that are left
         table = first if self.merged is None else conformed(first, self.merged, asked_of_all)
         for condition in self.conditions:
             mask = condition.mask(table)
