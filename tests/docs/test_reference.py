@@ -334,6 +334,7 @@ def examples(part: str) -> Iterator[doctest.DocTest]:
                 yield parser.get_doctest(doc, {"__name__": "__main__"}, f"{path}: {name}", part, 0)
 
 
+@pytest.mark.timeout(900)  # a part has up to a hundred programs
 @pytest.mark.parametrize("part", PARTS)
 def test_the_examples_of_docstrings_give_what_they_say(
     request: pytest.FixtureRequest,

@@ -61,7 +61,13 @@ class JobErrorType(str, Enum):
 
 
 class JobType(str, Enum):
-    """How a job came to the cluster."""
+    """How a job came to the cluster.
+
+    Examples:
+        >>> from ray.job_submission import JobType
+        >>> [type_.value for type_ in JobType]
+        ['SUBMISSION', 'DRIVER']
+    """
 
     SUBMISSION = "SUBMISSION"
     DRIVER = "DRIVER"

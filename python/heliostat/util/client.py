@@ -39,5 +39,11 @@ ray = RayAPIStub()
 
 
 def num_connected_contexts() -> int:
-    """How many connections this process has as a driver outside a cluster."""
+    """How many connections this process has as a driver outside a cluster.
+
+    Examples:
+        >>> from ray.util.client import num_connected_contexts
+        >>> num_connected_contexts()  # this driver is a process of the cluster
+        0
+    """
     return len(session.afar())

@@ -23,6 +23,14 @@ class ConnectorPipelineV2(ConnectorV2):
         input_action_space: The space of actions that the first one gets.
         connectors: The connectors. Default: none.
         **kwargs: Has no effect.
+
+    Examples:
+        >>> from ray.rllib.connectors.connector_pipeline_v2 import ConnectorPipelineV2
+        >>> from ray.rllib.connectors.env_to_module import FlattenObservations, MeanStdFilter
+        >>> pipeline = ConnectorPipelineV2(connectors=[FlattenObservations()])
+        >>> pipeline.append(MeanStdFilter())
+        >>> len(pipeline)
+        2
     """
 
     def __init__(

@@ -31,6 +31,15 @@ class ConnectorV2(Checkpointable, abc.ABC):
     Attributes:
         observation_space: The space of observations that it gives.
         action_space: The space of actions that it gives.
+
+    Examples:
+        >>> import numpy as np
+        >>> from ray.rllib.connectors.connector_v2 import ConnectorV2
+        >>> class Doubling(ConnectorV2):
+        ...     def __call__(self, *, rl_module, batch, episodes, **kwargs):
+        ...         return {"obs": 2 * np.asarray(batch["obs"])}
+        >>> Doubling()(rl_module=None, batch={"obs": [1, 2]}, episodes=[])["obs"].tolist()
+        [2, 4]
     """
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> ConnectorV2:

@@ -53,6 +53,16 @@ class MultiAgentEpisode(Readable):
         is_terminated: Whether all agents are done by the rules.
         is_truncated: Whether it was cut off.
         custom_data: What callbacks keep with the episode.
+
+    Examples:
+        >>> from ray.rllib.env import MultiAgentEpisode
+        >>> episode = MultiAgentEpisode()
+        >>> episode.add_env_reset(observations={"a": 0, "b": 0})
+        >>> episode.add_env_step(
+        ...     observations={"a": 1, "b": 1}, actions={"a": 0, "b": 1}, rewards={"a": 1.0, "b": 0.0}
+        ... )
+        >>> episode.get_return()
+        1.0
     """
 
     SKIP_ENV_TS_TAG = "S"

@@ -31,6 +31,12 @@ class ModelLoadingConfig(Strict):
         model_id: The name.
         model_source: A folder, a name at Hugging Face, or a ``CloudMirrorConfig``. Default: ``model_id``.
         tokenizer_source: The same of its tokenizer. Default: ``model_source``.
+
+    Examples:
+        >>> from ray.serve.llm import ModelLoadingConfig
+        >>> place = ModelLoadingConfig(model_id="small", model_source="/models/small")
+        >>> place.model_id
+        'small'
     """
 
     model_id: str = Field(min_length=1)
@@ -73,6 +79,20 @@ class LLMConfig(Strict):
 
     Raises:
         ValueError: Something cannot be.
+
+    Examples:
+        >>> from ray.serve.llm import LLMConfig, ModelLoadingConfig
+        >>> config = LLMConfig(
+        ...     model_loading_config=ModelLoadingConfig(
+        ...         model_id="small", model_source="Qwen/Qwen2.5-0.5B-Instruct"
+        ...     ),
+        ...     llm_engine="transformers",
+        ...     deployment_config={"num_replicas": 2},
+        ... )
+        >>> config.model_loading_config.model_id
+        'small'
+
+        ``serve.run(build_openai_app({"llm_configs": [config]}))`` serves it.
     """
 
     model_loading_config: ModelLoadingConfig
@@ -174,6 +194,18 @@ class LLMServingArgs(Strict):
         ingress_deployment_config: Options of ``@serve.deployment`` for what has the routes.
         ingress_cls_config: ``{"ingress_cls": …, "ingress_extra_kwargs": {…}}``: a subclass of
             ``OpenAiIngress`` or its import path, and further arguments of its constructor.
+
+    Examples:
+        >>> from ray.serve.llm import LLMConfig, LLMServingArgs
+        >>> config = LLMConfig(
+        ...     model_loading_config={"model_id": "small", "model_source": "/models/small"},
+        ...     llm_engine="transformers",
+        ... )
+        >>> arguments = LLMServingArgs(
+        ...     llm_configs=[config], ingress_deployment_config={"num_replicas": 2}
+        ... )
+        >>> len(arguments.llm_configs)
+        1
     """
 
     llm_configs: list[LLMConfig]

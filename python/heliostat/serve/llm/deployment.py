@@ -269,6 +269,16 @@ def build_llm_deployment(
         bind_kwargs: Further arguments of the deployment's constructor.
         override_serve_options: Options of ``@serve.deployment``, laid over those of the configuration.
         deployment_cls: The class. Default: that of the configuration, else ``LLMServer``.
+
+    Examples:
+        >>> from ray.serve.llm import LLMConfig, build_llm_deployment
+        >>> config = LLMConfig(
+        ...     model_loading_config={"model_id": "small", "model_source": "/models/small"},
+        ...     llm_engine="transformers",
+        ... )
+        >>> app = build_llm_deployment(config, override_serve_options={"num_replicas": 2})
+
+        ``serve.run(app).options(stream=True).chat.remote(request)`` gives the pieces of an answer.
     """
     kind = deployment_cls or llm_config.server_cls or LLMServer
     options = kind.get_deployment_options(llm_config)

@@ -243,6 +243,16 @@ def build_openai_app(llm_serving_args: dict[str, Any] | LLMServingArgs) -> Appli
 
     Raises:
         ValueError: Something in it cannot be.
+
+    Examples:
+        >>> from ray.serve.llm import LLMConfig, build_openai_app
+        >>> config = LLMConfig(
+        ...     model_loading_config={"model_id": "small", "model_source": "/models/small"},
+        ...     llm_engine="transformers",
+        ... )
+        >>> app = build_openai_app({"llm_configs": [config]})
+
+        ``serve.run(app)`` answers at ``/v1/chat/completions``.
     """
     arguments = LLMServingArgs.model_validate(llm_serving_args)
     models = {one.model_id: build_llm_deployment(one) for one in arguments.llm_configs}

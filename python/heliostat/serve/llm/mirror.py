@@ -42,6 +42,13 @@ class CloudMirrorConfig(BaseModel):
 
     Raises:
         ValueError: The URI names no such storage.
+
+    Examples:
+        >>> from ray.serve.llm import CloudMirrorConfig, ModelLoadingConfig
+        >>> mirror = CloudMirrorConfig(bucket_uri="s3://models/small")
+        >>> mirror.storage_type
+        's3'
+        >>> place = ModelLoadingConfig(model_id="small", model_source=mirror)
     """
 
     model_config = ConfigDict(extra="forbid")

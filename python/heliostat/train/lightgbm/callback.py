@@ -14,6 +14,12 @@ class RayTrainReportCallback(BoostingReport):
     """Reports the metrics of each round; see ``BoostingReport`` for the arguments.
 
     The model's file in a checkpoint is ``model.txt``, unless ``filename`` says otherwise.
+
+    Examples:
+        >>> from ray.train.lightgbm import RayTrainReportCallback
+        >>> callback = RayTrainReportCallback(metrics={"loss": "train-l2"}, frequency=10)
+
+        ``lightgbm.train(..., callbacks=[callback])`` reports, and saves after each ten rounds.
     """
 
     CHECKPOINT_NAME = "model.txt"

@@ -17,6 +17,13 @@ def normalize_pandas_for_lightgbm(df: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         df: The frame.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from ray.train.lightgbm import normalize_pandas_for_lightgbm
+        >>> frame = pd.DataFrame({"x": pd.Series([1, 2], dtype="int64[pyarrow]")})
+        >>> str(normalize_pandas_for_lightgbm(frame)["x"].dtype)
+        'Int64'
     """
     pd = required("pandas", "LightGBM from Arrow")
     import pyarrow as pa

@@ -21,6 +21,26 @@ class LightGBMTrainer(BoostingTrainer):
     Args:
         lightgbm_config: How the workers are connected. Default ``LightGBMConfig()``.
         label_column, params, num_boost_round: Refused (DeprecationWarning).
+
+    Examples:
+        >>> import lightgbm
+        >>> import numpy as np
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.lightgbm import LightGBMTrainer, RayTrainReportCallback, get_network_params
+        >>> def work():
+        ...     x = np.arange(100.0).reshape(-1, 1)
+        ...     table = lightgbm.Dataset(x, label=3 * x[:, 0])
+        ...     lightgbm.train(
+        ...         {"objective": "regression", "verbose": -1, **get_network_params()},
+        ...         table,
+        ...         num_boost_round=2,
+        ...         valid_sets=[table],
+        ...         valid_names=["train"],
+        ...         callbacks=[RayTrainReportCallback()],
+        ...     )
+        >>> trainer = LightGBMTrainer(work, scaling_config=ScalingConfig(num_workers=2))
+
+        ``RayTrainReportCallback.get_model(trainer.fit().checkpoint)`` is the model.
     """
 
     def __init__(

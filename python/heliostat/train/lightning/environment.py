@@ -7,7 +7,16 @@ from heliostat.train.lightning.library import environments
 
 
 class RayLightningEnvironment(environments.LightningEnvironment):  # type: ignore[misc]
-    """The ranks of the run; the processes are there already."""
+    """The ranks of the run; the processes are there already.
+
+    Examples:
+        >>> import lightning
+        >>> from ray.train.lightning import RayDDPStrategy, RayLightningEnvironment
+        >>> def work():
+        ...     strategy, environment = RayDDPStrategy(), RayLightningEnvironment()
+        ...     trainer = lightning.Trainer(devices="auto", strategy=strategy, plugins=[environment])
+        ...     ...  # trainer.fit(model, loader)
+    """
 
     @property
     def creates_processes_externally(self) -> bool:

@@ -23,6 +23,16 @@ def prepare_trainer(trainer: Any) -> Any:
 
     Raises:
         RuntimeError: Its strategy or its environment is another one.
+
+    Examples:
+        >>> import lightning
+        >>> from ray.train.lightning import RayDDPStrategy, RayLightningEnvironment, prepare_trainer
+        >>> def work():
+        ...     trainer = lightning.Trainer(
+        ...         devices="auto", strategy=RayDDPStrategy(), plugins=[RayLightningEnvironment()]
+        ...     )
+        ...     trainer = prepare_trainer(trainer)
+        ...     ...  # trainer.fit(model, loader)
     """
     known = (RayDDPStrategy, RayFSDPStrategy, RayDeepSpeedStrategy)
     if not isinstance(trainer.strategy, known):

@@ -28,7 +28,25 @@ class _OnWorker:
 
 
 class RayDDPStrategy(_OnWorker, strategies.DDPStrategy):  # type: ignore[misc]
-    """Lightning's DDP; takes the same arguments."""
+    """Lightning's DDP; takes the same arguments.
+
+    Examples:
+        >>> import lightning
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.lightning import RayDDPStrategy, RayLightningEnvironment, prepare_trainer
+        >>> from ray.train.torch import TorchTrainer
+        >>> def work():
+        ...     trainer = lightning.Trainer(
+        ...         max_epochs=1,
+        ...         accelerator="cpu",
+        ...         devices="auto",
+        ...         strategy=RayDDPStrategy(),
+        ...         plugins=[RayLightningEnvironment()],
+        ...     )
+        ...     trainer = prepare_trainer(trainer)
+        ...     ...  # trainer.fit(model, loader)
+        >>> trainer = TorchTrainer(work, scaling_config=ScalingConfig(num_workers=2))
+    """
 
 
 class RayFSDPStrategy(_OnWorker, strategies.FSDPStrategy):  # type: ignore[misc]

@@ -20,6 +20,12 @@ class RayTrainReportCallback(BoostingReport, _xgboost.callback.TrainingCallback)
     Args:
         *args: As of ``BoostingReport``.
         **kwargs: As of ``BoostingReport``.
+
+    Examples:
+        >>> from ray.train.xgboost import RayTrainReportCallback
+        >>> callback = RayTrainReportCallback(metrics={"loss": "train-rmse"}, frequency=10)
+
+        ``xgboost.train(..., callbacks=[callback])`` reports, and saves after each ten rounds.
     """
 
     CHECKPOINT_NAME = "model.ubj"

@@ -21,6 +21,26 @@ class XGBoostTrainer(BoostingTrainer):
     Args:
         xgboost_config: How the workers are connected. Default ``XGBoostConfig()``.
         label_column, params, num_boost_round: Refused (DeprecationWarning).
+
+    Examples:
+        >>> import numpy as np
+        >>> import xgboost
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.xgboost import RayTrainReportCallback, XGBoostTrainer
+        >>> def work():
+        ...     x = np.arange(20.0).reshape(-1, 1)
+        ...     table = xgboost.DMatrix(x, label=3 * x[:, 0])
+        ...     xgboost.train(
+        ...         {"max_depth": 2},
+        ...         table,
+        ...         num_boost_round=2,
+        ...         evals=[(table, "train")],
+        ...         callbacks=[RayTrainReportCallback()],
+        ...         verbose_eval=False,
+        ...     )
+        >>> trainer = XGBoostTrainer(work, scaling_config=ScalingConfig(num_workers=2))
+
+        ``RayTrainReportCallback.get_model(trainer.fit().checkpoint)`` is the model.
     """
 
     def __init__(

@@ -123,6 +123,11 @@ class GetApiOptions:
     Args:
         timeout: Seconds. Default 30.
         server_timeout_multiplier: Has no effect.
+
+    Examples:
+        >>> from ray.util.state.common import GetApiOptions
+        >>> GetApiOptions(timeout=10).timeout
+        10
     """
 
     timeout: float = DEFAULT_RPC_TIMEOUT
@@ -140,6 +145,11 @@ class SummaryApiOptions:
         timeout: Is checked and not used: who does not answer is waited for 10 seconds.
         filters: Has no effect.
         summary_by: Has no effect.
+
+    Examples:
+        >>> from ray.util.state.common import SummaryApiOptions
+        >>> SummaryApiOptions(timeout=10).timeout
+        10
     """
 
     timeout: float = DEFAULT_RPC_TIMEOUT

@@ -23,6 +23,12 @@ class MultiRLModuleSpec:
         rl_module_specs: By module id, the specification of the module.
         load_state_path: A folder that weights are loaded from.
         modules_to_load: Ids of the modules that are. Default: all.
+
+    Examples:
+        >>> from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
+        >>> spec = MultiRLModuleSpec(rl_module_specs={"left": RLModuleSpec(), "right": RLModuleSpec()})
+        >>> sorted(spec.rl_module_specs)
+        ['left', 'right']
     """
 
     multi_rl_module_class: Any = None

@@ -7,7 +7,18 @@ from typing import Any
 
 
 class ValueFunctionAPI:
-    """The methods of a module whose algorithm needs values: PPO, IMPALA, APPO, MARWIL."""
+    """The methods of a module whose algorithm needs values: PPO, IMPALA, APPO, MARWIL.
+
+    Examples:
+        >>> import torch
+        >>> from ray.rllib.core import Columns
+        >>> from ray.rllib.core.rl_module.apis import ValueFunctionAPI
+        >>> class Worth(ValueFunctionAPI):
+        ...     def compute_values(self, batch, embeddings=None):
+        ...         return batch[Columns.OBS].sum(dim=-1)
+        >>> Worth().compute_values({Columns.OBS: torch.ones(1, 3)})
+        tensor([3.])
+    """
 
     @abstractmethod
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
