@@ -252,6 +252,11 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     row("fencing", "dead-callers-call-begins", "a call begins whose caller is known to be dead"),
     row("drains", "drained-node-leaves-at-once", "a drained node does not wait for what runs"),
+    row(
+        "drains",
+        "drained-node-leaves-unheard",
+        "a drained node leaves while the control service is away",
+    ),
     row("drains", "drained-objects-not-handed-over", "a drained node leaves with its objects"),
     row(
         "drains",

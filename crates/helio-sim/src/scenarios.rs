@@ -73,6 +73,7 @@ macro_rules! for_each_scenario {
             items_of_which_nobody_has_heard_go_with_their_generator
             a_refusal_that_nobody_read_is_not_for_the_next_reader
             an_actor_whose_move_ends_unheard_lives_on
+            a_drained_node_leaves_when_it_is_heard
           }
         }
     };

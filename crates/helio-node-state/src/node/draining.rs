@@ -60,7 +60,7 @@ impl Node {
             return;
         }
         if self.drain.heir().is_none() {
-            let Some(heir) = self.cluster.heir_of_own() else { return self.leave() };
+            let Some(heir) = self.cluster.heir_of_own() else { return self.leave(is_over) };
             self.drain.set_heir(heir);
         }
         // Workers end with this daemon, and what they own is over with them: nobody would free it at the heir.
@@ -76,11 +76,17 @@ impl Node {
             self.ctx.ask_node(heir.clone(), NodeToNode::Inherit(offer));
         }
         if is_done {
-            self.leave();
+            self.leave(is_over);
         }
     }
 
-    fn leave(&mut self) {
+    /// Leaves, once the control service can hear of it: of a node that it has to declare dead nobody learns where its
+    /// objects are. With the grace over, the node leaves all the same.
+    fn leave(&mut self, is_over: bool) {
+        let is_heard = self.control.is_connected() || mutant!("drained-node-leaves-unheard");
+        if !is_heard && !is_over {
+            return;
+        }
         let Some((reason, heir)) = self.drain.leave() else { return };
         let (heir, node_id) = (heir.unwrap_or_default(), self.ctx.node_id());
         // A process that lives elsewhere and has a connection to this daemon hears it before that ends.

@@ -301,34 +301,12 @@ pub(super) fn a_refusal_that_nobody_read_is_not_for_the_next_reader() -> Played 
 /// An actor moves from a node that is drained and cannot leave yet, for a generator there waits for its reader. The actor's
 /// process ends while the control service restarts: it moves all the same.
 pub(super) fn an_actor_whose_move_ends_unheard_lives_on() -> Played {
-    let change = |plan: &mut Plan, seed: u64| {
-        calm(plan, &[2, 2]);
-        let (drain, away_us) = (2_000_000, 300_000);
-        let restart = drain + 1_000 + seed * 5_000;
-        plan.faults = vec![(drain, Fault::Drain), (restart, Fault::Control { away_us })];
-    };
+    let change = |plan: &mut Plan, seed: u64| drain_beside_a_restart(plan, &[2, 2], seed * 5_000);
     let write = |author: &mut Author<'_>| {
         let mut call = author.call(Job::Stream, 0, Target::There);
         (call.count, call.backpressure) = (6, 2);
         let stream = author.submit_op(call);
-        let actors: Vec<Slot> = (0..4)
-            .map(|_| {
-                let actor = author.new_actor(1, None);
-                if let Some(Op::Actor(actor_op)) = author.ops.last_mut() {
-                    (actor_op.target, actor_op.slots) = (Target::Spread, 0.25);
-                }
-                actor
-            })
-            .collect();
-        author.ops.push(Op::Sleep(1_900_000));
-        let mut made = Vec::new();
-        for actor in &actors {
-            made.extend(keep_busy(author, *actor, 4));
-        }
-        author.ops.push(Op::Sleep(4_000_000));
-        for actor in &actors {
-            made.extend(keep_busy(author, *actor, 1));
-        }
+        let (actors, made) = four_busy_actors(author, 4);
         author.read(&made);
         author.read_stream(stream);
         author.ops.push(Op::DropStream(stream));
@@ -336,4 +314,50 @@ pub(super) fn an_actor_whose_move_ends_unheard_lives_on() -> Played {
         author.drop_all(&actors);
     };
     play(12, change, write, &["faults: control", "faults: drained node"])
+}
+
+/// A drained node has nothing left to do while the control service restarts. It waits for the service, and says who has
+/// its objects: no call runs a second time, and nobody keeps a copy that nobody frees.
+pub(super) fn a_drained_node_leaves_when_it_is_heard() -> Played {
+    let change = |plan: &mut Plan, seed: u64| {
+        drain_beside_a_restart(plan, &[2, 2, 2], 10_000 + seed * 1_000);
+    };
+    let write = |author: &mut Author<'_>| {
+        let (actors, made) = four_busy_actors(author, 2);
+        author.read(&made);
+        author.drop_all(&made);
+        author.drop_all(&actors);
+    };
+    play(12, change, write, &["faults: control", "faults: drained node"])
+}
+
+/// Drains a node after two seconds, and restarts the control service soon after.
+fn drain_beside_a_restart(plan: &mut Plan, cpus: &[u32], after_us: u64) {
+    calm(plan, cpus);
+    let (drain, away_us) = (2_000_000, 300_000);
+    let restart = drain + 1_000 + after_us;
+    plan.faults = vec![(drain, Fault::Drain), (restart, Fault::Control { away_us })];
+}
+
+/// Four actors all over the cluster, which have calls when the drain begins and after it.
+fn four_busy_actors(author: &mut Author<'_>, calls: u64) -> (Vec<Slot>, Vec<Slot>) {
+    let actors: Vec<Slot> = (0..4)
+        .map(|_| {
+            let actor = author.new_actor(1, None);
+            if let Some(Op::Actor(actor_op)) = author.ops.last_mut() {
+                (actor_op.target, actor_op.slots) = (Target::Spread, 0.25);
+            }
+            actor
+        })
+        .collect();
+    author.ops.push(Op::Sleep(1_900_000));
+    let mut made = Vec::new();
+    for actor in &actors {
+        made.extend(keep_busy(author, *actor, calls));
+    }
+    author.ops.push(Op::Sleep(4_000_000));
+    for actor in &actors {
+        made.extend(keep_busy(author, *actor, 1));
+    }
+    (actors, made)
 }
