@@ -236,12 +236,12 @@ fn digit(c: u8) -> Option<u8> {
 
 fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(bytes.len() * 2);
+    let mut digits = Vec::with_capacity(bytes.len() * 2);
     for byte in bytes {
-        text.push(DIGITS[usize::from(byte >> 4)] as char);
-        text.push(DIGITS[usize::from(byte & 15)] as char);
+        digits.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
-    text
+    // Digits are text.
+    String::from_utf8(digits).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Writes down what changes.
 //!
 //! Calls are asked for twice a second and more often where there are many, each time those of the time since the
-//! question before; everything else once a second. Where answers take long there are fewer questions: [`SHARE`], [`PAUSE_MAX`].
+//! question before; everything else once a second. Where answers take long there are fewer questions: [`SHARE`], [`APART_MAX`].
 //! Observers of the living cluster are served by the same questions ([`Mirror`]), whether or not a history is
 //! written.
 
@@ -17,6 +17,7 @@ use helio_proto::control::{ControlResponse, KvEntries, ListActors, ListJobs, Nod
 use helio_proto::group::ListGroups;
 use helio_proto::history::{Batch, Entry};
 use helio_proto::inspect::{Answer, Inspected, Question, TaskPhase, Topic, WorkerRow};
+use helio_types::hash::IdMap;
 use helio_types::{TaskId, WorkerId};
 use tokio::task::JoinHandle;
 
@@ -50,10 +51,10 @@ const REST_EVERY: Duration = Duration::from_millis(900);
 const OVERLAP: Duration = Duration::from_millis(1_000);
 /// So much longer ago than it was asked something may have happened of which an answer did not tell yet.
 const SLACK_MS: u32 = 50;
-/// Between two questions there is so many times the time that the one before took, but not more than that: what a head
-/// that is killed has not asked yet is lost, and that is to be less than a second.
+/// Between two questions there is so many times the time that the one before took, but they are not further apart than that:
+/// what a head that is killed has not asked yet is lost, and that is to be less than a second.
 const SHARE: u32 = 4;
-const PAUSE_MAX: Duration = Duration::from_millis(700);
+const APART_MAX: Duration = Duration::from_millis(700);
 /// Rows of the key-value table that are larger are written more rarely: so many bytes a second each.
 const ENTRY_BYTES_PER_S: usize = 32 << 10;
 /// Figures of nodes that change all the time are written so often.
@@ -80,7 +81,7 @@ pub struct Recorder {
     /// The version of each thing that was written last, by kind and key.
     written: HashMap<(u8, Vec<u8>), Written>,
     /// Calls that were written within the overlap, with what was said of them.
-    calls: HashMap<(TaskId, u32), (TaskPhase, bool, u64)>,
+    calls: IdMap<(TaskId, u32), (TaskPhase, bool, u64)>,
     /// Processes that had calls which they had not begun.
     queued: BTreeSet<WorkerId>,
     /// The round in which calls are written.
@@ -102,7 +103,7 @@ pub async fn keep(mut recorder: Recorder) {
     loop {
         let began = Instant::now();
         if due.is_some_and(|due| due <= began) {
-            let pause = match recorder.news().await {
+            let every = match recorder.news().await {
                 Ok(count) => {
                     is_told = false;
                     if count >= MANY { MANY_CALLS_EVERY } else { CALLS_EVERY }
@@ -115,9 +116,7 @@ pub async fn keep(mut recorder: Recorder) {
                     CALLS_EVERY
                 }
             };
-            let took = began.elapsed();
-            let rest = (took * SHARE).min(PAUSE_MAX);
-            due = Some(Instant::now() + pause.saturating_sub(took).max(rest));
+            due = Some(Instant::now() + pause_after(began.elapsed(), every));
         }
         if recorder.keeper.is_wanted() || recorder.keeper.wants_whole_of_followers() {
             recorder.serve().await;
@@ -143,6 +142,12 @@ pub async fn keep(mut recorder: Recorder) {
             }
         }
     }
+}
+
+/// The pause after a question that took so long.
+fn pause_after(took: Duration, every: Duration) -> Duration {
+    let rest = (took * SHARE).min(APART_MAX.saturating_sub(took)).max(took / SHARE);
+    every.saturating_sub(took).max(rest)
 }
 
 /// Waits for all that there is, if that is asked for.
@@ -184,7 +189,7 @@ impl Recorder {
             follower: u64::from_le_bytes(helio_env::random::bytes()).max(1),
             is_silent_since: None,
             written: HashMap::new(),
-            calls: HashMap::new(),
+            calls: IdMap::default(),
             queued: BTreeSet::new(),
             round: 0,
             asked_calls: None,
@@ -307,9 +312,20 @@ impl Recorder {
         let count = self.add_calls(&mut batch, begins).await?;
         let rest_is_due = self.asked_rest.is_none_or(|at| at.elapsed() >= REST_EVERY);
         if begins || rest_is_due {
+            if !begins {
+                // The other answers may take long, and the head may be killed meanwhile.
+                self.write(std::mem::take(&mut batch), false)?;
+                batch.at_ms = unix_ms();
+            }
             self.asked_rest = Some(Instant::now());
             self.add_rest(&mut batch).await?;
         }
+        self.write(batch, begins)?;
+        Ok(count)
+    }
+
+    /// Writes what was told, if it is anything.
+    fn write(&mut self, batch: Batch, begins: bool) -> Result<(), String> {
         let is_new = batch != Batch { at_ms: batch.at_ms, ..Batch::default() };
         if (is_new || begins)
             && let Some(writer) = &mut self.writer
@@ -321,7 +337,7 @@ impl Recorder {
             self.is_gapped = true;
             return Err(error.to_string());
         }
-        Ok(count)
+        Ok(())
     }
 
     async fn add_calls(&mut self, batch: &mut Batch, begins: bool) -> Result<usize, String> {
@@ -482,5 +498,25 @@ impl Recorder {
             ..worker.clone()
         };
         self.is_new(b'w', &worker.worker_id.0, hash(&lasting))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_never_a_second_apart_but_where_answers_take_that_long() {
+        for took_ms in [0, 1, 20, 100, 150, 300, 600, 700, 800, 5_000] {
+            for every in [CALLS_EVERY, MANY_CALLS_EVERY] {
+                let took = Duration::from_millis(took_ms);
+                let apart = took + pause_after(took, every);
+                assert!(apart >= every, "{took:?}: {apart:?}");
+                assert!(apart <= APART_MAX.max(took + took / SHARE), "{took:?}: {apart:?}");
+            }
+        }
+        // What takes some of the time has a fifth of it.
+        let took = Duration::from_millis(120);
+        assert_eq!(pause_after(took, MANY_CALLS_EVERY), 4 * took);
     }
 }

@@ -132,12 +132,19 @@ impl Slots {
         self.slot(key).map(|slot| self.at(slot))
     }
 
-    /// Puts a call into its slot, or into a new one; what was there before.
-    pub(super) fn put(&mut self, mut call: Call) -> Option<Call> {
-        if let Some(slot) = self.slot(&call.key) {
+    /// The slot of a call, for [`Slots::put`].
+    pub(super) fn find(&self, key: &Key) -> Option<(u32, &Call)> {
+        self.slot(key).map(|slot| (slot, self.at(slot)))
+    }
+
+    /// Puts a call into its slot, which [`Slots::find`] found, or into a new one; what was there before. To look for
+    /// one of a million calls is most of the cost.
+    pub(super) fn put(&mut self, slot: Option<u32>, mut call: Call) -> Option<Call> {
+        if let Some(slot) = slot {
             let (block, place) = self.place(slot);
             let block = &mut self.blocks[block];
             let before = block.calls[place];
+            assert!(before.key == call.key, "a call is put into the slot of another");
             call.other = before.other;
             block.leave(&before);
             block.enter(&call);

@@ -1,11 +1,11 @@
 //! The table itself: what processes tell of calls is added here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::Hash;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 use helio_proto::control::ActorInfo;
 use helio_proto::inspect::{Answer, TaskPhase, TaskRow};
-use helio_types::hash::{IdMap, IdSet};
+use helio_types::hash::{IdHasher, IdMap, IdSet};
 use helio_types::{ActorId, JobId, NodeId, ResourceSet, TaskId, WorkerId};
 use serde_json::{Value, json};
 
@@ -24,20 +24,26 @@ const LET_GO: usize = CALLS_MAX / 200;
 
 /// Values that many calls share, each with a number; 0 is the default.
 #[derive(Debug)]
-pub(super) struct Shared<T> {
+pub(super) struct Shared<T, Hashing = BuildHasherDefault<DefaultHasher>> {
     all: Vec<T>,
-    numbers: HashMap<T, u32>,
+    numbers: HashMap<T, u32, Hashing>,
     /// The one that was wanted last: mostly the next call has the same.
     last: u32,
 }
 
-impl<T: Clone + Default + Eq + Hash> Default for Shared<T> {
+/// Likewise of ids.
+pub(super) type SharedIds<T> = Shared<Option<T>, BuildHasherDefault<IdHasher>>;
+
+impl<T: Clone + Default + Eq + Hash, Hashing: BuildHasher + Default> Default
+    for Shared<T, Hashing>
+{
     fn default() -> Self {
-        Self { all: vec![T::default()], numbers: HashMap::from([(T::default(), 0)]), last: 0 }
+        let numbers = [(T::default(), 0)].into_iter().collect();
+        Self { all: vec![T::default()], numbers, last: 0 }
     }
 }
 
-impl<T: Clone + Default + Eq + Hash> Shared<T> {
+impl<T: Clone + Default + Eq + Hash, Hashing: BuildHasher> Shared<T, Hashing> {
     fn number(&mut self, value: &T) -> u32 {
         if self.all[self.last as usize] == *value {
             return self.last;
@@ -89,11 +95,11 @@ pub struct Calls {
     /// Grows with each change that somebody could see.
     pub(super) version: u64,
     pub(super) names: Shared<String>,
-    pub(super) actors: Shared<Option<ActorId>>,
-    pub(super) parents: Shared<Option<TaskId>>,
-    pub(super) jobs: Shared<Option<JobId>>,
-    pub(super) nodes: Shared<Option<NodeId>>,
-    pub(super) workers: Shared<Option<WorkerId>>,
+    pub(super) actors: SharedIds<ActorId>,
+    pub(super) parents: SharedIds<TaskId>,
+    pub(super) jobs: SharedIds<JobId>,
+    pub(super) nodes: SharedIds<NodeId>,
+    pub(super) workers: SharedIds<WorkerId>,
     pub(super) errors: Shared<(String, String)>,
     pub(super) error_bytes: usize,
     pub(super) whys: Shared<String>,
@@ -146,8 +152,13 @@ impl Calls {
     }
 
     fn put(&mut self, call: Call) {
+        self.put_at(self.all.find(&call.key).map(|(slot, _)| slot), call);
+    }
+
+    /// The same of a call whose slot is known; none: it is new.
+    fn put_at(&mut self, slot: Option<u32>, call: Call) {
         let group = group_of(&call);
-        if let Some(before) = self.all.put(call) {
+        if let Some(before) = self.all.put(slot, call) {
             let same = group_of(&before);
             if (before.teller, same) == (call.teller, group) {
                 return;
@@ -275,14 +286,15 @@ impl Calls {
         self.set_queues(answers, is_whole.then_some(&told));
         // Makers first: what others have heard counts where the maker does not know better.
         for is_hearsay in [false, true] {
-            for answer in answers {
+            for answer in answers.iter().filter(|answer| !answer.tasks.is_empty()) {
+                let teller = self.workers.number(&Some(answer.worker_id));
                 for task in answer.tasks.iter().filter(|task| task.is_hearsay == is_hearsay) {
                     let key = (task.task_id, task.attempt);
                     // The maker has counted what it gave no row.
                     if is_hearsay && told.contains(&task.maker) && self.all.get(&key).is_none() {
                         continue;
                     }
-                    self.add_call(answer, task, is_whole);
+                    self.add_call(answer, teller, task, is_whole);
                 }
             }
         }
@@ -377,10 +389,10 @@ impl Calls {
         }
     }
 
-    fn add_call(&mut self, answer: &Answer, task: &TaskRow, is_whole: bool) {
+    fn add_call(&mut self, answer: &Answer, teller: u32, task: &TaskRow, is_whole: bool) {
         let key = (task.task_id, task.attempt);
         let rank = tellers::rank(answer, task);
-        let before = self.all.get(&key).copied();
+        let (slot, before) = self.all.find(&key).map(|(slot, call)| (slot, *call)).unzip();
         // What was open is told anew with all that there is.
         let known =
             before.filter(|call| !is_whole || call.phase.is_over() || call.round == self.round);
@@ -399,7 +411,7 @@ impl Calls {
                     created_ms: task.created_ms,
                     ..call
                 };
-                self.put(call);
+                self.put_at(slot, call);
             }
             return;
         }
@@ -415,7 +427,7 @@ impl Calls {
             is_over: answer.is_over,
             has_origin,
             rank,
-            teller: self.workers.number(&Some(answer.worker_id)),
+            teller,
             actor: self.actors.number(&some(task.actor_id.is_nil(), task.actor_id)),
             parent: self.parents.number(&has_origin.then_some(task.parent)),
             job: self.jobs.number(&Some(if has_origin {
@@ -440,7 +452,7 @@ impl Calls {
             call.has_origin = true;
         }
         self.version += u64::from(before.is_none_or(|before| !before.is_same(&call)));
-        self.put(call);
+        self.put_at(slot, call);
     }
 
     /// The number of the name that the row of a call has.
