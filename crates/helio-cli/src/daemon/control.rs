@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use helio_config::control::LATE_NODES_MS;
@@ -28,7 +27,8 @@ pub(super) struct Control {
     pub(super) address: String,
     pub(super) reach: Reach,
     pub(super) session_name: String,
-    local: Option<(helio_control::Handle, JoinHandle<()>)>,
+    /// The one in this process, and the end of a channel that its thread closes when it is over.
+    local: Option<(helio_control::Handle, mpsc::Receiver<()>)>,
     /// Its state is where another head finds it.
     is_shared: bool,
 }
@@ -71,7 +71,9 @@ impl Control {
         };
         let (said, hear) = mpsc::channel();
         let tell = said.clone();
+        let (ends, ended) = mpsc::channel();
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+            let _ends: mpsc::Sender<()> = ends;
             let outcome = helio_control::run(options, move |ready| {
                 // The starting thread has the receiver until it has heard.
                 let _ = tell.send(Ok(ready));
@@ -84,7 +86,7 @@ impl Control {
                 end_own_process();
             }
         });
-        let thread = thread.map_err(|error| error.to_string())?;
+        thread.map_err(|error| error.to_string())?;
         let ready = hear.recv_timeout(Duration::from_secs(START_S_MAX));
         let ready = ready
             .map_err(|_| "the control service did not start".to_owned())?
@@ -93,7 +95,7 @@ impl Control {
             address: host_port(host, port),
             reach: Reach::Socket(socket),
             session_name: ready.session_name,
-            local: Some((ready.handle, thread)),
+            local: Some((ready.handle, ended)),
             is_shared,
         })
     }
@@ -114,16 +116,14 @@ impl Control {
 
     /// The node has ended: on the head the cluster ends with it, unless another head can go on with it.
     pub(super) fn end(self) {
-        let Some((handle, thread)) = self.local else { return };
+        let Some((handle, ended)) = self.local else { return };
         if self.is_shared {
             handle.leave();
         } else {
             handle.stop("the head node has ended");
         }
-        let until = std::time::Instant::now() + CONTROL_END_MAX;
-        while !thread.is_finished() && std::time::Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        // Nothing is ever sent.
+        let _ = ended.recv_timeout(CONTROL_END_MAX);
     }
 }
 
