@@ -116,6 +116,7 @@ mod _heliostat {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        object_ref::refuse_iteration(module.py());
         module.add("OPEN_TOKEN", helio_types::OPEN_TOKEN)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

@@ -31,6 +31,26 @@ pub(crate) struct ObjectRef {
     epoch: u32,
 }
 
+fn without_items() -> PyErr {
+    PyTypeError::new_err(
+        "this is an ObjectRef, which has no items. Call ray.get(ref) for its value, or pass the ObjectRef to a \
+         remote function, which gets the value.",
+    )
+}
+
+/// Has `iter(ref)` raise what `ref[0]` does. There is no method `__iter__`, by which a reference would count as
+/// an iterable, for `isinstance` and for libraries that look into lists: the type's slot alone is filled.
+pub(crate) fn refuse_iteration(py: Python<'_>) {
+    extern "C" fn refuse(_: *mut ffi::PyObject) -> *mut ffi::PyObject {
+        Python::attach(|py| without_items().restore(py));
+        std::ptr::null_mut()
+    }
+    let made = py.get_type::<ObjectRef>().as_type_ptr();
+    // SAFETY: the type is a mutable one of this module, which is being made: no other thread has it, and no
+    // class is derived from it yet.
+    unsafe { (*made).tp_iter = Some(refuse) };
+}
+
 impl Drop for ObjectRef {
     fn drop(&mut self) {
         if self.epoch != 0 {
@@ -365,10 +385,7 @@ impl ObjectRef {
 
     /// Says that there are no items before the value is asked for.
     fn __getitem__(&self, _item: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(PyTypeError::new_err(
-            "this is an ObjectRef, which has no items. Call ray.get(ref) for its value, or pass the ObjectRef to a \
-             remote function, which gets the value.",
-        ))
+        Err(without_items())
     }
 
     /// `ObjectRef[int]` in annotations.

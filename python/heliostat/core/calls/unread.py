@@ -1,7 +1,7 @@
 """Arithmetic with a reference whose value nobody has asked for: it says what is missing.
 
-Indexing says it, too: crates/helio-py/src/object_ref.rs. Iteration and length stay as Python refuses them: a
-class that had these methods would count as a sequence, for ``isinstance`` and for libraries that look into
+Indexing and iteration say it, too: crates/helio-py/src/object_ref.rs. Length stays as Python refuses it: a
+class that had the method would count as a container, for ``isinstance`` and for libraries that look into
 lists. Truth stays true, as on Ray.
 """
 
