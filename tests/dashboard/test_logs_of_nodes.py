@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,7 +96,7 @@ def two() -> Iterator[Two]:
     second = dataclasses.replace(head, home=home, env={**head.env, "RAY_TMPDIR": str(home)})
     try:
         second.run("start", f"--address=127.0.0.1:{head.port}", '--resources={"second": 1}')
-        submit = ("job", "submit", "--submission-id=the-driver", "--", web.sys.executable, "-c")
+        submit = ("job", "submit", "--submission-id=the-driver", "--", sys.executable, "-c")
         output = head.run(*submit, DRIVER).stdout
         (line,) = (line for line in output.splitlines() if line.startswith("SAID "))
         found = Two(head, second, json.loads(line.removeprefix("SAID ")))
@@ -224,7 +225,7 @@ for found in ray.util.list_named_actors(all_namespaces=True):
 
         # It may be asked before the first look at the file: said again until it is heard.
         def heard() -> str:
-            two.head.run("job", "submit", "--", web.sys.executable, "-c", say)
+            two.head.run("job", "submit", "--", sys.executable, "-c", say)
             assert follow.stdout is not None
             return follow.stdout.readline()
 
@@ -256,7 +257,7 @@ ray.init(address="auto", logging_level="error", log_to_driver=False, namespace="
 actor = ray.get_actor("quiet")
 {}
 """
-    submit = ("job", "submit", "--", web.sys.executable, "-c")
+    submit = ("job", "submit", "--", sys.executable, "-c")
     made = two.head.run(*submit, make).stdout
     (line,) = (line for line in made.splitlines() if line.startswith("ID "))
     which = ("actor", "--id", line.removeprefix("ID "))
