@@ -438,3 +438,18 @@ def test_equal_keys_meet_whatever_their_types(rd: Any, keys: str) -> None:
         found = left.join(right, how, num_partitions=7, on=("k",)).take_all()
         assert len(found) == rows
         assert sum(row["l"] is not None and row["r"] is not None for row in found) == equal
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_the_two_zeros_are_two_values_and_none_is_lost(ray_start: Any, blocks: int) -> None:
+    """Equal to Python, two values to Arrow, as on Ray: a count by a dict kept the last one's alone."""
+    values = [0.0, -0.0, 1.0, 0.0, float("nan"), float("nan")]
+    dataset = ray.data.from_arrow(pa.table({"v": values})).repartition(blocks)
+    found = dataset.aggregate(agg.Unique("v"), agg.CountDistinct("v"), agg.ValueCounter("v"))
+    assert sorted(map(repr, found["unique(v)"])) == ["-0.0", "0.0", "1.0", "nan"]
+    assert found["count_distinct(v)"] == 4
+    counted = found["value_counter(v)"]
+    pairs = dict(zip(map(repr, counted["values"]), counted["counts"], strict=True))
+    assert pairs == {"0.0": 2, "-0.0": 1, "1.0": 1, "nan": 2}
+    groups = {repr(row["v"]): row["count()"] for row in dataset.groupby("v").count().take_all()}
+    assert groups == pairs

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .values import NESTED, is_missing
+from .values import NESTED, is_missing, is_negative_zero
 
 Row = dict[str, Any]
 
@@ -80,9 +80,11 @@ class Known:
         """Whether functions of the column's values can be predicted.
 
         Integers that were beside a missing value, in a batch, have become floats and stay that, also where
-        the missing value is gone since.
+        the missing value is gone since. And 0.0 and -0.0 are equal, yet two values to Arrow, as on Ray.
         """
         column = self.columns[name]
+        if column.kind == "float" and any(is_negative_zero(row.get(name)) for row in self.rows):
+            return False
         blurred = (*NESTED, "int", "big")
         return column.exact or (column.kind not in blurred and not self.missing(name))
 

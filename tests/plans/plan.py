@@ -88,7 +88,8 @@ def draw(seed: str) -> Plan:
     known = source.known()
     steps: list[Step] = []
     wanted = rng.choice([0, 1, 1, 2, 2, 3, 3, 4, 6])
-    names, weights = list(OPERATORS), [o.weight for o in OPERATORS.values()]
+    names = sorted(OPERATORS)  # whatever the order in which their modules were imported
+    weights = [OPERATORS[name].weight for name in names]
     for _ in range(40):
         if len(steps) >= wanted:
             break
@@ -105,7 +106,8 @@ def draw(seed: str) -> Plan:
 
 
 def _consumer(rng: random.Random, known: Known) -> tuple[str, Args]:
-    names, weights = list(CONSUMERS), [c.weight for c in CONSUMERS.values()]
+    names = sorted(CONSUMERS)
+    weights = [CONSUMERS[name].weight for name in names]
     while True:
         name = rng.choices(names, weights)[0]
         try:

@@ -143,7 +143,8 @@ def random_table(
 
 def draw(rng: random.Random, name: str | None = None) -> Source:
     """A random source."""
-    name = name or rng.choices(list(MAKERS), [m.weight for m in MAKERS.values()])[0]
+    names = sorted(MAKERS)
+    name = name or rng.choices(names, [MAKERS[n].weight for n in names])[0]
     return MAKERS[name].draw(name, rng)
 
 

@@ -78,6 +78,11 @@ def is_nan(value: Any) -> bool:
     return isinstance(value, float | np.floating) and bool(value != value)
 
 
+def is_negative_zero(value: Any) -> bool:
+    """Whether a value is the float -0.0."""
+    return isinstance(value, float | np.floating) and value == 0 and math.copysign(1, value) < 0
+
+
 def is_missing(value: Any) -> bool:
     """Whether a value is None, NaN, or pandas' or numpy's missing value."""
     if value is None or is_nan(value):

@@ -513,7 +513,36 @@ class CountDistinct(_Different[int]):
         return 0
 
 
-class ValueCounter(AggregateFnV2[dict[Value, int], dict[str, list[Value]]]):
+class _Counts(AggregateFnV2[dict[str, Counted], R]):
+    """Counts each different value, by its text: 0.0 and -0.0 are two values, and all NaN are one."""
+
+    _encode_lists = False
+
+    def aggregate_block(self, block: pa.Table) -> dict[str, Counted]:
+        """Return each different value, by its text, with its count."""
+        column = block.column(self.on)
+        if _is_list(column) and self._encode_lists:
+            column = pc.list_flatten(column)
+        if not pa.types.is_nested(column.type):
+            pairs = [(p["values"], p["counts"]) for p in pc.value_counts(column).to_pylist()]
+        else:
+            pairs = [(value, 1) for value in column.to_pylist()]
+        counts: dict[str, Counted] = {}
+        for value, count in pairs:
+            counts[repr(value)] = value, counts.get(repr(value), (value, 0))[1] + count
+        return counts
+
+    def combine(
+        self, current_accumulator: dict[str, Counted], new: dict[str, Counted]
+    ) -> dict[str, Counted]:
+        """Return the sums."""
+        joined = dict(current_accumulator)
+        for text, (value, count) in new.items():
+            joined[text] = value, joined.get(text, (value, 0))[1] + count
+        return joined
+
+
+class ValueCounter(_Counts[dict[str, list[Value]]]):
     """How often each value occurs: ``{"values": [...], "counts": [...]}``.
 
     Args:
@@ -532,26 +561,13 @@ class ValueCounter(AggregateFnV2[dict[Value, int], dict[str, list[Value]]]):
     def _counts_nulls(self) -> bool:
         return True
 
-    def aggregate_block(self, block: pa.Table) -> dict[Value, int]:
-        """Return the block's counts."""
-        pairs = pc.value_counts(block.column(self.on)).to_pylist()
-        return {pair["values"]: pair["counts"] for pair in pairs}
-
-    def combine(
-        self, current_accumulator: dict[Value, int], new: dict[Value, int]
-    ) -> dict[Value, int]:
-        """Return the sums."""
-        joined = dict(current_accumulator)
-        for value, count in new.items():
-            joined[value] = joined.get(value, 0) + count
-        return joined
-
-    def finalize(self, accumulator: dict[Value, int]) -> dict[str, list[Value]]:
+    def finalize(self, accumulator: dict[str, Counted]) -> dict[str, list[Value]]:
         """Return values and counts."""
-        return {"values": list(accumulator), "counts": list(accumulator.values())}
+        pairs = accumulator.values()
+        return {"values": [value for value, _ in pairs], "counts": [count for _, count in pairs]}
 
 
-class ApproximateTopK(AggregateFnV2[dict[str, Counted], list[Row]]):
+class ApproximateTopK(_Counts[list[Row]]):
     """The ``k`` values that occur most, with their counts. They are exact here.
 
     Args:
@@ -577,29 +593,6 @@ class ApproximateTopK(AggregateFnV2[dict[str, Counted], list[Row]]):
     ) -> None:
         super().__init__(_alias("approx_topk", on, alias_name), dict, on=on, ignore_nulls=True)
         self._k, self._encode_lists = k, encode_lists
-
-    def aggregate_block(self, block: pa.Table) -> dict[str, Counted]:
-        """Return each different value, by its text, with its count."""
-        column = block.column(self.on)
-        if _is_list(column) and self._encode_lists:
-            column = pc.list_flatten(column)
-        if not pa.types.is_nested(column.type):
-            pairs = [(p["values"], p["counts"]) for p in pc.value_counts(column).to_pylist()]
-        else:
-            pairs = [(value, 1) for value in column.to_pylist()]
-        counts: dict[str, Counted] = {}
-        for value, count in pairs:
-            counts[repr(value)] = value, counts.get(repr(value), (value, 0))[1] + count
-        return counts
-
-    def combine(
-        self, current_accumulator: dict[str, Counted], new: dict[str, Counted]
-    ) -> dict[str, Counted]:
-        """Return the sums."""
-        joined = dict(current_accumulator)
-        for text, (value, count) in new.items():
-            joined[text] = value, joined.get(text, (value, 0))[1] + count
-        return joined
 
     def finalize(self, accumulator: dict[str, Counted]) -> list[Row]:
         """Return a list of dicts: the column's name and "count"."""

@@ -454,10 +454,12 @@ class OwnerDiedError(ObjectLostError):
         >>> maker = Maker.remote()
         >>> [ref] = ray.get(maker.make.remote())
         >>> ray.kill(maker)
-        >>> try:
-        ...     _ = ray.get(ref)
-        ... except ray.exceptions.OwnerDiedError:
-        ...     print("its maker has ended")
+        >>> while True:  # until its end is known here
+        ...     try:
+        ...         _ = ray.get(ref)
+        ...     except ray.exceptions.OwnerDiedError:
+        ...         print("its maker has ended")
+        ...         break
         its maker has ended
     """
 

@@ -338,7 +338,7 @@ class Categorical(Domain):
         """The same, with a trial for each value, as ``grid_search``."""
         return self._with(Grid())
 
-    def is_valid(self, value: object) -> bool:
+    def is_valid(self, value: Any) -> bool:
         return value in self.categories
 
     def __len__(self) -> int:
@@ -397,7 +397,7 @@ class Function(Domain):
     def is_function(self) -> bool:
         return True
 
-    def is_valid(self, value: object) -> bool:
+    def is_valid(self, value: Any) -> bool:
         return True
 
     @property
