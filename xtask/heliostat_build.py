@@ -216,6 +216,11 @@ def cargo(profile: str, python: Python = RUNNING) -> tuple[Path, Path]:
     target = target_folder()
     command, folder = ["cargo", "build", *wanted], target / profile
     if SYSTEM:
+        if shutil.which("cargo-zigbuild") is None:
+            sys.exit(
+                "MANYLINUX: cargo zigbuild is not installed: pip install ziglang cargo-zigbuild, "
+                f"and rustup target add {SYSTEM.target}"
+            )
         command = ["cargo", "zigbuild", "--target", f"{SYSTEM.target}.{SYSTEM.glibc}", *wanted]
         folder = target / SYSTEM.target / profile
     if python == RUNNING and not SYSTEM:

@@ -88,6 +88,10 @@ def test_wheels_for_older_systems_and_other_machines(
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(backend.subprocess, "run", start)
+    monkeypatch.setattr(backend.shutil, "which", lambda _: None)
+    with pytest.raises(SystemExit, match="pip install ziglang cargo-zigbuild"):
+        backend.cargo("release", python)
+    monkeypatch.setattr(backend.shutil, "which", lambda name: name)
     assert backend.cargo("release", python) == (built / "lib_heliostat.so", built / "heliostat")
     target = f"{machine}-unknown-linux-gnu.{asked.partition('-')[0]}"
     assert ran[0][:4] == ["cargo", "zigbuild", "--target", target]
