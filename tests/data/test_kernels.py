@@ -49,6 +49,46 @@ def test_rows_are_in_the_same_order_with_and_without_polars(monkeypatch: Any) ->
             assert found == ordering.indices(table, order).tolist(), (order, table.to_pydict())
 
 
+WIDTHS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+
+
+@pytest.mark.contract("F10.14")
+@pytest.mark.parametrize("width", WIDTHS)
+@ours
+def test_keys_that_are_looked_up_find_what_a_join_finds(width: str, monkeypatch: Any) -> None:
+    """Numbers near each other, the least and the greatest of their type, missing ones, in pieces."""
+    from heliostat.data.execute import joins
+
+    kind = getattr(pa, width)()
+    bits = kind.bit_width
+    ends = (0, 2**bits - 1) if width.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    rng = random.Random(width)
+
+    def near(low: int, high: int) -> list[int]:
+        return [n for n in range(low, high + 1) if ends[0] <= n <= ends[1]]
+
+    low, high = ends
+    places = [near(-6, 9), near(low, low + 9), near(high - 9, high), [low, 1, high]]
+    for values in places * 12:
+        theirs = rng.sample(values, rng.randint(0, len(values)))
+        pieces = [
+            pa.array(
+                [rng.choice([None, *values, low, high, 0]) for _ in range(rng.randint(0, 9))], kind
+            )
+            for _ in range(rng.randint(1, 3))
+        ]
+        left = pa.table({"k": pa.chunked_array(pieces, kind)})
+        left = left.append_column("x", pa.array(range(len(left))))
+        right = pa.table({"k": pa.array(theirs, kind), "y": pa.array(theirs, kind)})
+        for how in joins.WHOLE_RIGHT:
+            join = joins.Join(how, ["k"], ["k"], 2, None, None)
+            found = joins.joined(left, right, join).to_pylist()
+            with monkeypatch.context() as patch:
+                patch.setattr(joins, "_looked_up", lambda *_: None)
+                wanted = joins.joined(left, right, join).to_pylist()
+            assert found == sorted(wanted, key=lambda row: row["x"])
+
+
 @pytest.mark.contract("F10.14")
 @pytest.mark.parametrize("kind", [
     "inner", "left_outer", "right_outer", "full_outer", "left_semi", "right_semi", "left_anti",

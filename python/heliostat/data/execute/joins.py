@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,15 @@ from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import Names
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from heliostat.data.aliases import RemoteArgs, Row
 
 
 WHOLE_BYTES_MAX = 32 << 20  # of a side that goes whole to each task
+# Keys that are whole numbers are looked up by a list of all numbers from the least to the greatest, where
+# these are no more than so many for each row.
+NUMBERS_MAX = 2
 # The joins in which a side may: its rows come out only beside those of the other one.
 WHOLE_RIGHT = ("inner", "left outer", "left semi", "left anti")
 WHOLE_LEFT = ("inner", "right outer", "right semi", "right anti")
@@ -216,6 +221,13 @@ def _side(tables: list[pa.Table], schema: pa.Schema | None) -> pa.Table:
     return schema.empty_table() if schema is not None else pa.table({})
 
 
+class _Pairs(NamedTuple):
+    """The rows of each side that come together, by number; null where a side has none."""
+
+    left: pa.Array | None  # None: all rows of the left side, each once, in their order
+    right: pa.Array
+
+
 def joined(left: pa.Table, right: pa.Table, how: Join) -> pa.Table:
     """Two tables joined. Only keys and row numbers go through pyarrow's join, so that the other
     columns may have any type.
@@ -224,21 +236,25 @@ def joined(left: pa.Table, right: pa.Table, how: Join) -> pa.Table:
     pairs = _looked_up(left, right, how)
     if pairs is None:
         pairs = _matches(left.select(how.left), right.select(how.right), how)
+    ours, theirs = pairs
     if how.kind.startswith("left ") and not how.kind.endswith("outer"):
-        return block.take(left, pairs.column("left").to_numpy())
+        return left if ours is None else block.take(left, ours.to_numpy())
     if how.kind.startswith("right ") and not how.kind.endswith("outer"):
-        return block.take(right, pairs.column("right").to_numpy())
-    ours, theirs = whole(pairs.column("left")), whole(pairs.column("right"))
+        return block.take(right, theirs.to_numpy())
     by_right = how.kind == "right outer"  # the keys are those of the right side, under its names
     mine = [n for n in left.column_names if not by_right or n not in how.left]
     rest = [n for n in right.column_names if by_right or n not in how.right]
     both = set(mine) & set(rest)
     columns = {}
     for name in mine:
-        column = block.take_or_null(left.column(name), ours)
-        if name in how.left:
+        column = left.column(name)
+        if ours is not None:
+            column = block.take_or_null(column, ours)
+        if name in how.left and ours is not None and ours.null_count:
             other = right.column(how.right[how.left.index(name)])
-            columns[name] = _first_of(column, other, ours, theirs)
+            columns[name] = _first_of(column, block.take_or_null(other, theirs))
+        elif name in how.left:
+            columns[name] = column
         else:
             columns[name + (how.left_suffix or "" if name in both else "")] = column
     for name in rest:
@@ -247,7 +263,7 @@ def joined(left: pa.Table, right: pa.Table, how: Join) -> pa.Table:
     return pa.table(columns)
 
 
-def _looked_up(left: pa.Table, right: pa.Table, how: Join) -> pa.Table | None:
+def _looked_up(left: pa.Table, right: pa.Table, how: Join) -> _Pairs | None:
     """The same as :func:`_matches`, by one look-up for each left row; None: it cannot be so.
 
     That is where rows of the left side have one partner at most, and rows of the right side alone do not
@@ -261,12 +277,44 @@ def _looked_up(left: pa.Table, right: pa.Table, how: Join) -> pa.Table | None:
         return None
     if pc.count_distinct(theirs, mode="all").as_py() < len(theirs):
         return None
-    found = whole(pc.index_in(ours, value_set=whole(theirs), skip_nulls=True)).cast(pa.int64())
-    rows = pa.array(np.arange(len(ours)))
+    found = _by_number(ours, theirs)
+    if found is None:
+        places = pc.index_in(ours, value_set=whole(theirs), skip_nulls=True)
+        found = whole(places.fill_null(-1)).to_numpy()
     if how.kind == "left outer":
-        return pa.table({"left": rows, "right": found})
-    kept = pc.is_null(found) if how.kind == "left anti" else pc.is_valid(found)
-    return pa.table({"left": rows, "right": found}).filter(kept)
+        return _Pairs(None, pa.array(found, mask=found < 0))
+    kept = found < 0 if how.kind == "left anti" else found >= 0
+    if kept.all():
+        return _Pairs(None, pa.array(found))
+    return _Pairs(pa.array(np.flatnonzero(kept)), pa.array(found[kept]))
+
+
+def _by_number(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> npt.NDArray[np.int32] | None:
+    """Where each of our keys is among theirs, -1 where it is not.
+
+    A list that has the place of every number between their least and their greatest takes half as long as
+    pyarrow's table of hashes. None: theirs are not whole numbers near each other.
+    """
+    if not pa.types.is_integer(theirs.type) or theirs.null_count or not len(theirs):
+        return None
+    low, high = pc.min_max(theirs).as_py().values()
+    length = high - low + 1
+    if length > NUMBERS_MAX * (len(ours) + len(theirs)) or not -(2**63) <= low <= high < 2**63:
+        return None
+    places = np.full(length + 1, -1, np.int32)  # the last one: of all other numbers
+    places[theirs.to_numpy().astype(np.int64) - low] = np.arange(len(theirs))
+    found = np.empty(len(ours), np.int32)
+    at = 0
+    for chunk in ours.chunks:
+        numbers = chunk.fill_null(low).to_numpy().astype(np.int64, copy=False)
+        # What lies below the least wraps round, and is above the greatest then.
+        steps = (numbers - low).view(np.uint64)
+        part = found[at : at + len(chunk)]
+        places.take(np.minimum(steps, length).view(np.int64), out=part, mode="clip")
+        if chunk.null_count:
+            part[pc.is_null(chunk).to_numpy(zero_copy_only=False)] = -1
+        at += len(chunk)
+    return found
 
 
 def _with_keys(table: pa.Table, keys: list[str]) -> pa.Table:
@@ -276,8 +324,8 @@ def _with_keys(table: pa.Table, keys: list[str]) -> pa.Table:
     return pa.table({key: pa.nulls(table.num_rows) for key in keys})
 
 
-def _matches(left: pa.Table, right: pa.Table, how: Join) -> pa.Table:
-    """The numbers of the rows of each side that come together; null where a side has none."""
+def _matches(left: pa.Table, right: pa.Table, how: Join) -> _Pairs:
+    """The rows that come together, by pyarrow's join."""
     sides: list[Row] = [{}, {}]
     for i, (ours, theirs) in enumerate(zip(left.columns, right.columns, strict=True)):
         kind = _key_type(ours.type, theirs.type, how.left[i])
@@ -287,7 +335,13 @@ def _matches(left: pa.Table, right: pa.Table, how: Join) -> pa.Table:
         pa.table({**side, name: pa.array(np.arange(table.num_rows))})
         for side, table, name in zip(sides, (left, right), ("left", "right"), strict=True)
     ]
-    return tables[0].join(tables[1], keys=list(sides[0]), join_type=how.kind, use_threads=False)
+    made = tables[0].join(tables[1], keys=list(sides[0]), join_type=how.kind, use_threads=False)
+    # Of a semi or an anti join there is one of the two.
+    numbers = [
+        whole(made.column(name)) if name in made.column_names else pa.nulls(0)
+        for name in ("left", "right")
+    ]
+    return _Pairs(*numbers)
 
 
 def _key_type(left: pa.DataType, right: pa.DataType, name: str) -> pa.DataType:
@@ -303,13 +357,8 @@ def _key_type(left: pa.DataType, right: pa.DataType, name: str) -> pa.DataType:
     return pa.int8() if pa.types.is_null(common) else common  # pyarrow joins by no column of nulls
 
 
-def _first_of(
-    taken: pa.ChunkedArray, theirs: pa.ChunkedArray, ours_at: pa.Array, theirs_at: pa.Array
-) -> pa.ChunkedArray:
+def _first_of(taken: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
     """A key's column: of the left side, and of the right side for rows that the left lacks."""
-    if not ours_at.null_count:
-        return taken
-    other = block.take_or_null(theirs, theirs_at)
     kind = _key_type(taken.type, other.type, "")
     return pc.coalesce(taken.cast(kind), other.cast(kind))
 

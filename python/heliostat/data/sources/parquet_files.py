@@ -19,6 +19,7 @@ from heliostat.data.sources.formats import Format
 
 ROWS_MAX = 131_072  # of a table, where a row group is large
 GROUP_BYTES_MAX = 32 << 20  # of a row group's columns that are read at once
+LOCAL_BUFFER_BYTES = 128 << 10
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,9 @@ class Parquet(Format):
 
         is_local = isinstance(filesystem, pafs.LocalFileSystem)
         with filesystem.open_input_file(piece.path) as stream:
-            file = pq.ParquetFile(stream, pre_buffer=not is_local)
+            # A piece at a time stays in the processor's cache from the kernel's copy to the decoder's.
+            buffered = LOCAL_BUFFER_BYTES if is_local else 0
+            file = pq.ParquetFile(stream, pre_buffer=not is_local, buffer_size=buffered)
             schema = self.chosen(file.schema_arrow)
             names = self._names(schema)
             some = False
