@@ -386,7 +386,7 @@ def choose_session(epoch: int) -> int:
 
 # --- objects ---------------------------------------------------------------------------------------
 
-def put(value: Any, *, _owner: Any = None, _tensor_transport: str = "object_store") -> ObjectRef:
+def put(value: Any, *, _owner: Any = None, _tensor_transport: str | None = None) -> ObjectRef:
     """Store a value in this node's object store.
 
     NumPy arrays and other buffers are copied once; readers on this node share that copy, read-only. Use it

@@ -14,7 +14,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-class Signs(gym.Env):  # type: ignore[misc,name-defined]
+class Signs(gym.Env):  # type: ignore[misc,name-defined] # without types
     """Episodes of ten steps; the right action says whether the first number is above 0."""
 
     observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
@@ -32,7 +32,7 @@ class Signs(gym.Env):  # type: ignore[misc,name-defined]
         return self.seen, reward, False, self.steps == 10, {}
 
 
-class Walk(gym.Env):  # type: ignore[misc,name-defined]
+class Walk(gym.Env):  # type: ignore[misc,name-defined] # without types
     """Episodes of ``length`` steps (default 10) with any spaces; a fault changes the fifth observation."""
 
     def __init__(self, config: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.heliostat_only("runners' own
 SPACES = gym.spaces
 
 
-class Wide(gym.Env):  # type: ignore[misc,name-defined]
+class Wide(gym.Env):  # type: ignore[misc,name-defined] # without types
     """Random observations of two rows of three; any action will do."""
 
     observation_space = SPACES.Box(-1, 1, (2, 3), np.float64)

@@ -85,7 +85,7 @@ def test_a_learner_that_dies_is_an_error_that_says_what_to_do(ray_start: Any) ->
         algo.stop()
 
 
-class Moody(gym.Env):  # type: ignore[misc,name-defined]
+class Moody(gym.Env):  # type: ignore[misc,name-defined] # without types
     """An environment that hangs or raises while a file says so."""
 
     observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)

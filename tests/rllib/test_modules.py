@@ -49,7 +49,7 @@ ours = pytest.mark.heliostat_only("our own words")
 SPACES = gym.spaces
 
 
-class Linked(gym.Env):  # type: ignore[misc,name-defined]
+class Linked(gym.Env):  # type: ignore[misc,name-defined] # without types
     """The second part of an action should be near the first, which is -1, 0 or 1."""
 
     observation_space = SPACES.Box(-1, 1, (1,), np.float32)
@@ -325,7 +325,7 @@ def test_groups_of_agents_act_as_one() -> None:
 # --- environments ---
 
 
-class Corridor(gym.Env):  # type: ignore[misc,name-defined]
+class Corridor(gym.Env):  # type: ignore[misc,name-defined] # without types
     """Episodes of as many steps as the task says."""
 
     observation_space = SPACES.Discrete(100)
@@ -503,7 +503,7 @@ def test_names_of_the_old_stack_say_what_takes_their_place() -> None:
         PolicySpec(policy_class=object)
 
 
-class Broken(gym.Env):  # type: ignore[misc,name-defined]
+class Broken(gym.Env):  # type: ignore[misc,name-defined] # without types
     """A step that raises, or gives numbers of another type."""
 
     observation_space = SPACES.Box(-1, 1, (1,), np.float32)

@@ -62,7 +62,7 @@ ONLINE: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
 RECORDED = {"BC": (BCConfig, EVERY), "MARWIL": (MARWILConfig, EVERY), "CQL": (CQLConfig, ("box",))}
 
 
-class Steps(gym.Env):  # type: ignore[misc,name-defined]
+class Steps(gym.Env):  # type: ignore[misc,name-defined] # without types
     """Episodes of eight steps, with any spaces; a mask allows one action at least."""
 
     def __init__(self, config: dict[str, Any]) -> None:

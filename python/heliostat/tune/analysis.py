@@ -11,7 +11,7 @@ from heliostat.core.platform.extras import required
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.train.storage.filesystems import resolve
-from heliostat.tune.aliases import Report
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.environment import delimiter
 from heliostat.tune.error import TuneError
 from heliostat.tune.result_grid import SCOPES, best_index, best_row, check_filter, flat_row
@@ -99,7 +99,7 @@ class ExperimentAnalysis:
         return self._best()
 
     @property
-    def best_config(self) -> dict[str, Any]:
+    def best_config(self) -> Config:
         """The configuration of the best trial; raises as ``best_trial`` does."""
         self._need_defaults("best_config", "get_best_config(metric, mode)")
         return self._best().config
@@ -123,7 +123,7 @@ class ExperimentAnalysis:
         return _frame(self._best())
 
     @property
-    def best_result(self) -> dict[str, Any]:
+    def best_result(self) -> Report:
         """The last report of the best trial; raises as ``best_trial`` does."""
         self._need_defaults("best_result", "get_best_trial(metric, mode).last_result")
         return self._best().last_result
@@ -136,7 +136,7 @@ class ExperimentAnalysis:
     # --- all trials ---
 
     @property
-    def results(self) -> dict[str, dict[str, Any]]:
+    def results(self) -> dict[str, Report]:
         """The last report of each trial, by trial id."""
         return {trial.trial_id: trial.last_result for trial in self.trials}
 
@@ -173,7 +173,7 @@ class ExperimentAnalysis:
                 rows.append({**flat_row(trial, result), "logdir": trial.path})
         return pandas.DataFrame(rows)
 
-    def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
+    def get_all_configs(self, prefix: bool = False) -> dict[str, Config]:
         """Return the configuration of each trial, by trial id.
 
         Args:
@@ -218,7 +218,7 @@ class ExperimentAnalysis:
 
     def get_best_config(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
-    ) -> dict[str, Any] | None:
+    ) -> Config | None:
         """Return the configuration of ``get_best_trial``; None where there is none.
 
         Args:

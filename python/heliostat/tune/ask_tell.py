@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from heliostat.tune.aliases import Config, Space
+from heliostat.tune.aliases import Config, Report, Space
 from heliostat.tune.config import RunConfig, TuneConfig
 from heliostat.tune.error import TuneError
 from heliostat.tune.result_grid import ResultGrid
@@ -128,7 +128,7 @@ class Study:
             return trial
 
     def tell(
-        self, trial: Trial | str, metrics: Mapping[str, Any] | float, done: bool = True
+        self, trial: Trial | str, metrics: Mapping[str, object] | float, done: bool = True
     ) -> bool:
         """Say what came of a trial, or came so far; return whether it should go on.
 
@@ -216,7 +216,7 @@ class Study:
             self._search.started(known)
         return known
 
-    def _value(self, value: float) -> dict[str, Any]:
+    def _value(self, value: float) -> Report:
         if self._metric is None:
             raise ValueError("The study has no metric: tell values by their names.")
         return {self._metric: value}

@@ -36,7 +36,7 @@ class Callback:
 
     def setup(
         self,
-        stop: Mapping[str, Any] | None = None,
+        stop: Mapping[str, object] | None = None,
         num_samples: int | None = None,
         total_num_samples: int | None = None,
         **info: object,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.train.arguments import DEPRECATED, check_folder_name, whole
 from heliostat.train.config import CheckpointConfig as TrainCheckpointConfig
@@ -16,6 +16,9 @@ from heliostat.train.config.run import SyncConfig
 from heliostat.train.storage.base import Storage, open_storage
 from heliostat.train.storage.filesystems import is_local
 from heliostat.tune.trainable.output import log_files
+
+if TYPE_CHECKING:
+    from heliostat.tune.runner.trial import Trial
 
 __all__ = [
     "CheckpointConfig",
@@ -263,8 +266,8 @@ class TuneConfig:
     max_concurrent_trials: int | None = None
     time_budget_s: int | float | datetime.timedelta | None = None
     reuse_actors: bool = False
-    trial_name_creator: Callable[[Any], str] | None = None
-    trial_dirname_creator: Callable[[Any], str] | None = None
+    trial_name_creator: Callable[[Trial], str] | None = None
+    trial_dirname_creator: Callable[[Trial], str] | None = None
     chdir_to_trial_dir: bool | str = "DEPRECATED"
 
     def __post_init__(self) -> None:

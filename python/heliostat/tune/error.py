@@ -23,7 +23,7 @@ class ArgumentError(ValueError, AssertionError):
 
 
 class NoSearch(FileNotFoundError, ValueError):
-    """There is no search in a folder."""
+    """A folder has no search."""
 
 
 class TuneValueError(TuneError, ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from heliostat.tune.aliases import Config
@@ -79,21 +79,21 @@ class Experiment:
     def __init__(
         self,
         name: str,
-        run: str | Callable[..., Any] | type,
+        run: str | Callable[..., object] | type,
         *,
-        stop: Any = None,
+        stop: object = None,
         time_budget_s: int | float | datetime.timedelta | None = None,
         config: Config | None = None,
-        resources_per_trial: Any = None,
+        resources_per_trial: object = None,
         num_samples: int = 1,
         storage_path: str | None = None,
-        storage_filesystem: Any | None = None,
+        storage_filesystem: object = None,
         sync_config: SyncConfig | Mapping[str, Any] | None = None,
         checkpoint_config: CheckpointConfig | Mapping[str, Any] | None = None,
-        trial_name_creator: Callable[[Any], str] | None = None,
-        trial_dirname_creator: Callable[[Any], str] | None = None,
+        trial_name_creator: Callable[[Trial], str] | None = None,
+        trial_dirname_creator: Callable[[Trial], str] | None = None,
         log_to_file: bool | str | tuple[str, str] = False,
-        export_formats: Any = None,
+        export_formats: Sequence[str] | None = None,
         max_failures: int = 0,
         restore: str | None = None,
         local_dir: str | None = None,
@@ -145,7 +145,7 @@ class Experiment:
         }
         self._place = RunConfig(name=self.name, storage_path=storage_path)
         kept = {key: self.arguments[key] for key in _IN_SPEC}
-        self.spec: dict[str, Any] = {
+        self.spec: dict[str, object] = {
             **kept,
             "run": self.run_identifier,
             "stop": self.public_spec["stop"],
@@ -191,7 +191,7 @@ class Experiment:
         return config
 
     @property
-    def public_spec(self) -> dict[str, Any]:
+    def public_spec(self) -> dict[str, object]:
         """Its "stop" (empty where that is not a dict), "num_samples" and "time_budget_s"."""
         stop = self.arguments["stop"]
         return {

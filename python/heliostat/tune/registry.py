@@ -12,8 +12,8 @@ from heliostat.tune.trainable.function_trainable import wrap_function
 from heliostat.tune.trainable.util import check, is_class
 
 _trainables: dict[str, Any] = {}
-_environments: dict[str, Callable[..., Any]] = {}
-_inputs: dict[str, Callable[..., Any]] = {}
+_environments: dict[str, Callable[..., object]] = {}
+_inputs: dict[str, Callable[..., object]] = {}
 # Trainables that a library above this one registers when it is imported, by its module.
 _OF_LIBRARIES = {"heliostat.rllib": ("APPO", "BC", "CQL", "DQN", "IMPALA", "MARWIL", "PPO", "SAC")}
 
@@ -47,7 +47,7 @@ def register_trainable(name: str, trainable: object, warn: bool = True) -> None:
     _trainables[name] = trainable
 
 
-def register_env(name: str, env_creator: Callable[..., Any]) -> None:
+def register_env(name: str, env_creator: Callable[..., object]) -> None:
     """Keep the creator of an environment under a name, for trainables that look for it.
 
     Args:
@@ -72,7 +72,7 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
     _environments[name] = env_creator
 
 
-def register_input(name: str, input_creator: Callable[..., Any]) -> None:
+def register_input(name: str, input_creator: Callable[..., object]) -> None:
     """Keep the creator of a reader of samples under a name, for trainables that look for it.
 
     Raises:

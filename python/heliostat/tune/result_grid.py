@@ -226,10 +226,10 @@ class ResultGrid:
         return f"ResultGrid<[\n  {results}{more}\n]>"
 
 
-def _rows_of(folder: str) -> Callable[[], list[dict[str, Any]]]:
+def _rows_of(folder: str) -> Callable[[], list[Report]]:
     """The reports of a trial as rows of a table, read when they are asked for."""
 
-    def rows() -> list[dict[str, Any]]:
+    def rows() -> list[Report]:
         found = [flattened(row) for row in read_results(folder)]
         return [{name: row[name] for name in row if name != "experiment_tag"} for row in found]
 
@@ -272,18 +272,18 @@ def _value(trial: Trial, metric: str, mode: str, scope: str) -> float:
     return sum(values[-count:]) / len(values[-count:])
 
 
-def best_row(trial: Trial, metric: str, mode: str) -> dict[str, Any] | None:
+def best_row(trial: Trial, metric: str, mode: str) -> Report | None:
     """The report of a trial with the best value."""
     rows = [(rank(trial, metric, row), row) for row in read_results(trial.path)]
     known = [pair for pair in rows if not math.isnan(pair[0])]
     if not known:
         return None
     choose: Any = max if mode == "max" else min
-    found: tuple[float, dict[str, Any]] = choose(known, key=lambda pair: pair[0])
+    found: tuple[float, Report] = choose(known, key=lambda pair: pair[0])
     return found[1]
 
 
-def flat_row(trial: Trial, result: Report) -> dict[str, Any]:
+def flat_row(trial: Trial, result: Report) -> Report:
     """A report as a row of a table, with the trial's configuration."""
     row = flattened({k: v for k, v in result.items() if k not in ("config", "experiment_tag")})
     return {**row, **flattened(trial.config, "config/")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from heliostat.tune.aliases import Report
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.callback import Callback
 from heliostat.tune.progress import best_trial
 from heliostat.tune.runner.trial import Trial, rank
@@ -148,7 +148,7 @@ def _number(value: Any) -> float | None:
     return number if number - number == 0 else None
 
 
-def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+def _plain(parameters: Config) -> Config:
     return {
         name: value if isinstance(value, bool | int | float | str | None) else str(value)[:80]
         for name, value in parameters.items()

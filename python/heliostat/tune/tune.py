@@ -27,7 +27,7 @@ from heliostat.tune.tuner import Tuner
 
 
 def run(
-    run_or_experiment: str | Callable[..., Any] | type | Experiment | Sequence[Experiment],
+    run_or_experiment: str | Callable[..., object] | type | Experiment | Sequence[Experiment],
     *,
     name: str | None = None,
     metric: str | None = None,
@@ -126,7 +126,7 @@ def run(
     """
     if isinstance(run_or_experiment, list | tuple) and len(run_or_experiment) == 1:
         run_or_experiment = run_or_experiment[0]
-    given = dict(locals())
+    given = dict(locals())  # the arguments alone: no other local stands above this line
     if isinstance(run_or_experiment, list | tuple):
         return _run_each(given)
     if isinstance(run_or_experiment, Experiment):

@@ -63,7 +63,7 @@ from heliostat.tune.search import (
     SearchGenerator,
     create_searcher,
 )
-from heliostat.tune.search.variant_generator import unresolved
+from heliostat.tune.search.variant_generator import Path, unresolved
 from heliostat.tune.stopper import flattened, stopper_of
 from heliostat.tune.told import ToldSearch
 from heliostat.tune.trainable.function_trainable import FunctionTrainable
@@ -340,7 +340,7 @@ class Tuner:
         if isinstance(algorithm, SearchGenerator):
             algorithm = algorithm.searcher
         searcher: Searcher | None = None
-        source: Any
+        source: VariantSource | SearcherSource
         if algorithm is None or isinstance(algorithm, BasicVariantGenerator):
             source = VariantSource(
                 algorithm or BasicVariantGenerator(),
@@ -424,7 +424,9 @@ class Tuner:
             )
         return searcher
 
-    def _make_trial(self, trial_id: str, config: Config, chosen: Any, tag: str) -> Trial:
+    def _make_trial(
+        self, trial_id: str, config: Config, chosen: Mapping[Path, object], tag: str
+    ) -> Trial:
         trial = Trial(
             self._name,
             config=config,
@@ -450,7 +452,7 @@ class Tuner:
 
     # --- restoring ---
 
-    def _settings(self, names: Names) -> dict[str, Any]:
+    def _settings(self, names: Names) -> dict[str, object]:
         return {
             "prefix": names.prefix,
             "trainable_name": self._name,
@@ -676,7 +678,9 @@ def _count(samples: int | None) -> int:
     return sys.maxsize if samples is None or samples < 0 else samples
 
 
-def _check_same(trainable: Any, name: str | None, space: Any, former: Any) -> None:
+def _check_same(
+    trainable: object, name: str | None, space: Space | None, former: Space | None
+) -> None:
     """Raise ``ValueError`` where a search is to go on with something else than it began with."""
     given = trainable if isinstance(trainable, str) else name_of(trainable)
     if name is not None and given != name:

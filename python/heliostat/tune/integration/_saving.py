@@ -13,7 +13,7 @@ from heliostat.tune.aliases import Report
 from heliostat.tune.context import report
 
 
-def report_saved(metrics: Report, save: Callable[[str], Any] | None) -> None:
+def report_saved(metrics: Report, save: Callable[[str], object] | None) -> None:
     """Report, with a checkpoint of what ``save`` writes into a folder; None: without one."""
     if save is None:
         report(metrics)
@@ -26,7 +26,7 @@ def report_saved(metrics: Report, save: Callable[[str], Any] | None) -> None:
 class BoostingReportToTrial(BoostingReport):
     """Reports the rounds of a boosting library to the trial instead of to a trainer."""
 
-    def _report(self, found: dict[str, Any], model: Any, save: bool) -> None:
+    def _report(self, found: Report, model: Any, save: bool) -> None:
         def write(folder: str) -> None:
             model.save_model(os.path.join(folder, self._filename))
 

@@ -12,7 +12,7 @@ from heliostat.tune.integration._saving import ReplacedCallback, report_saved
 _keras: Any = importlib.import_module("keras")
 
 
-class TuneReportCheckpointCallback(KerasReport, _keras.callbacks.Callback):  # type: ignore[misc]
+class TuneReportCheckpointCallback(KerasReport, _keras.callbacks.Callback):  # type: ignore[misc] # without types
     """Reports Keras' logs, and the model as ``model.keras`` in a checkpoint, to the trial.
 
     Args:

@@ -10,6 +10,7 @@ from typing import Any
 
 from heliostat.train.arguments import hooks
 from heliostat.train.lightning.library import pl
+from heliostat.tune.aliases import Report
 from heliostat.tune.integration._saving import report_saved
 
 logger = logging.getLogger("heliostat")
@@ -17,7 +18,7 @@ logger = logging.getLogger("heliostat")
 _HOOKS = {name for name in dir(pl.Callback) if name.startswith("on_")}
 
 
-class TuneCallback(pl.Callback):  # type: ignore[misc]
+class TuneCallback(pl.Callback):  # type: ignore[misc] # without types
     """A callback that does one thing, ``_handle``, at chosen hooks of Lightning.
 
     Args:
@@ -81,7 +82,7 @@ class TuneReportCheckpointCallback(TuneCallback):
 
         report_saved(metrics, write if self._save_checkpoints else None)
 
-    def _chosen(self, found: dict[str, Any]) -> dict[str, Any]:
+    def _chosen(self, found: Report) -> Report:
         asked = self._metrics or list(found)
         names = asked if isinstance(asked, dict) else {name: name for name in asked}
         for name in names.values():

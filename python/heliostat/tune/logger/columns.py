@@ -51,7 +51,7 @@ def as_json(value: object) -> str:
     return _ENCODER.encode(value)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     item = getattr(value, "tolist", None)
     return item() if callable(item) else str(value)
 
@@ -89,7 +89,7 @@ class _Column:
                 self.cells = list(map(_cell, values))
 
 
-def _each(values: tuple[Any, ...], text_of: Callable[[Any], str]) -> Sequence[str]:
+def _each(values: tuple[object, ...], text_of: Callable[[object], str]) -> Sequence[str]:
     """The texts of few different values; ``True`` and 1 are not both among them."""
     known = {value: text_of(value) for value in set(values)}
     return [known[value] for value in values]
@@ -102,7 +102,7 @@ def _cell(value: object) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def row_of(values: Sequence[Any]) -> str:
+def row_of(values: Sequence[object]) -> str:
     """A line of a table."""
     return ",".join(map(_cell, values)) + "\n"
 

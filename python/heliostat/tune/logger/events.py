@@ -23,7 +23,7 @@ TEMPLATES = 64
 _STEP_BYTES = 10  # any whole number as a varint that is padded
 _POLYNOMIAL = 0x82F63B78
 
-Report = tuple[float, int, Sequence[float]]  # when, at which step, the values of the names
+Sample = tuple[float, int, Sequence[float]]  # when, at which step, the values of the names
 
 
 class Templates:
@@ -32,7 +32,7 @@ class Templates:
     def __init__(self) -> None:
         self._known: dict[tuple[str, ...], _Template] = {}
 
-    def records(self, names: tuple[str, ...], reports: Sequence[Report]) -> list[bytes]:
+    def records(self, names: tuple[str, ...], reports: Sequence[Sample]) -> list[bytes]:
         """The record of each report."""
         found = self._known.get(names)
         if found is None:
@@ -88,7 +88,7 @@ class _Template:
         length = struct.pack("<Q", len(self._event))
         self._head = length + struct.pack("<I", _masked(_checksum(length)))
 
-    def records(self, reports: Sequence[Report]) -> list[bytes]:
+    def records(self, reports: Sequence[Sample]) -> list[bytes]:
         import numpy as np
 
         count, head = len(reports), len(self._head)

@@ -158,7 +158,7 @@ class _Table:
             raise with_name(error, self.file) from error
 
 
-def _row(result: Report) -> dict[str, Any]:
+def _row(result: Report) -> Report:
     kept = {name: one for name, one in result.items() if name not in LEFT_OUT_OF_TABLES}
     return flattened(kept)
 
@@ -201,7 +201,7 @@ class JsonLoggerCallback(ResultFiles):
         self.on_left(trial)
 
 
-def complete(folder: str, reports: list[dict[str, Any]], has_table: bool) -> None:
+def complete(folder: str, reports: list[Report], has_table: bool) -> None:
     """Add to a trial's files the reports that the journal has and a killed process did not write.
 
     Args:
@@ -226,7 +226,7 @@ def complete(folder: str, reports: list[dict[str, Any]], has_table: bool) -> Non
         _write_table(path, rows[0] if rows else _row(reports[0]), reports)
 
 
-def _write_table(path: str, names: Iterable[str], reports: list[dict[str, Any]]) -> None:
+def _write_table(path: str, names: Iterable[str], reports: list[Report]) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.remove(f"{path}.part")
     table = _Table(f"{path}.part", names)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from heliostat.core.platform.extras import required
 from heliostat.tune.aliases import Report
@@ -39,7 +40,7 @@ class MLflowLoggerCallback(LoggerCallback):
         *,
         registry_uri: str | None = None,
         experiment_name: str | None = None,
-        tags: dict[str, Any] | None = None,
+        tags: Mapping[str, object] | None = None,
         tracking_token: str | None = None,
         save_artifact: bool = False,
         log_params_on_trial_end: bool = False,

@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from heliostat.tune.aliases import Report
 from heliostat.tune.logger.values import storable
 
 LEFT_OUT = ("config", "hist_stats")
 
 
-def pretty_print(result: Mapping[str, Any], exclude: set[str] | None = None) -> str:
+def pretty_print(result: Report, exclude: set[str] | None = None) -> str:
     """Return a result as lines of YAML, names in order; without the configuration and what is None.
 
     Args:

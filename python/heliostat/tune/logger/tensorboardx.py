@@ -10,8 +10,9 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.platform.extras import missing
+from heliostat.tune.aliases import Report
 from heliostat.tune.logger.columns import LEFT_OUT_OF_SCALARS, Made
-from heliostat.tune.logger.events import EventFile, Report, Templates, summary_event
+from heliostat.tune.logger.events import EventFile, Sample, Templates, summary_event
 from heliostat.tune.logger.files import MadeTogether, named, with_name
 from heliostat.tune.stopper import flattened
 
@@ -37,15 +38,15 @@ class TBXLoggerCallback(MadeTogether):
         self._templates = Templates()
         self._files: dict[Trial, EventFile] = {}
         self._unflushed: set[EventFile] = set()
-        # Reports whose records are made together, by their names.
-        self._waiting: dict[tuple[str, ...], list[tuple[EventFile, Report]]] = {}
+        # Samples whose records are made together, by their names.
+        self._waiting: dict[tuple[str, ...], list[tuple[EventFile, Sample]]] = {}
         # The last numbers of trials by their names, the newest last.
         self._last: dict[Trial, dict[tuple[str, ...], tuple[float, ...]]] = {}
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Report) -> None:
         self._log(trial, result, None)
 
-    def _log(self, trial: Trial, result: dict[str, Any], made: Made | None) -> None:
+    def _log(self, trial: Trial, result: Report, made: Made | None) -> None:
         file = self._files.get(trial)
         if file is None:
             file = self._files[trial] = EventFile(trial.local_path)
@@ -63,7 +64,7 @@ class TBXLoggerCallback(MadeTogether):
             last[tags] = numbers
             self._waiting.setdefault(tags, []).append((file, (time.time(), step, numbers)))
 
-    def _numbers(self, file: EventFile, step: int, result: dict[str, Any]) -> dict[str, float]:
+    def _numbers(self, file: EventFile, step: int, result: Report) -> dict[str, float]:
         """The numbers of a report by their names; lists of numbers go into the file at once."""
         numbers: dict[str, float] = {}
         for name, value in result.items():

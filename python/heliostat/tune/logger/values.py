@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from numbers import Number
 from typing import Any
 
+from heliostat.tune.aliases import Report
 from heliostat.tune.stopper import flattened
 
 # What says where a trial ran, and when.
@@ -14,7 +15,7 @@ SYSTEM = ("date", "hostname", "node_ip", "pid")
 NAMES = ("experiment_tag", "trial_id")
 
 
-def numbers(result: Mapping[str, Any]) -> dict[str, float]:
+def numbers(result: Report) -> dict[str, float]:
     """The finite numbers of a report by their flat names, without the configuration."""
     kept = {name: value for name, value in result.items() if name != "config"}
     found = {}

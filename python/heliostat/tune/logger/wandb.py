@@ -80,7 +80,7 @@ class WandbLoggerCallback(LoggerCallback):
         if trial in self._runs:
             return
         config = {name: one for name, one in trial.config.items() if name not in self.excludes}
-        options: dict[str, Any] = {
+        options: dict[str, object] = {
             "id": trial.trial_id,
             "name": str(trial),
             "resume": "allow",

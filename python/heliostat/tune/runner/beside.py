@@ -22,7 +22,7 @@ LINE = 20_000
 # What is told travels in batches: one begins when so much waits, or so long after the first.
 BATCH, GATHER_S = 2000, 0.05
 
-Told = tuple[str, dict[str, Any]]
+Told = tuple[str, dict[str, Any]]  # a hook and its arguments
 
 
 class Beside:
@@ -60,7 +60,7 @@ class Beside:
         """Whether anybody wants to know of it."""
         return hook in self._hears
 
-    def tell(self, hook: str, **about: Any) -> None:
+    def tell(self, hook: str, **about: object) -> None:
         """Have the loggers' method called soon after ``pass_on``; called by one thread."""
         if hook in self._hears:
             self._gathered.append((hook, about))

@@ -38,13 +38,13 @@ class Known:
 class _Opaque:
     """Stands for an object of a class that is not made."""
 
-    def __new__(cls, *given: Any, **named: Any) -> _Opaque:
+    def __new__(cls, *given: object, **named: object) -> _Opaque:
         return super().__new__(cls)
 
     def __setstate__(self, state: object) -> None:
         """Nothing of it is kept."""
 
-    def __call__(self, *given: Any, **named: Any) -> _Opaque:
+    def __call__(self, *given: object, **named: object) -> _Opaque:
         return self
 
     def append(self, value: object) -> None:
@@ -55,7 +55,7 @@ class _Opaque:
 
 
 class _Reader(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> type[_Opaque]:
         return _Opaque
 
 

@@ -294,7 +294,7 @@ class Loop:
         place.handed = trial.checkpoint_path if handed is not None else None
         self._call(place, "start", spec, handed)
 
-    def _call(self, place: Place, method: str, *given: Any) -> None:
+    def _call(self, place: Place, method: str, *given: object) -> None:
         """Have a method of the trial's process under way."""
         if self._hands:
             call = place.actor.both.options(num_returns=2)
@@ -319,7 +319,7 @@ class Loop:
     def _make_actor(self, resources: PlacementGroupFactory) -> tuple[Any, Any]:
         bundles = resources.bundles
         head = {} if resources.head_bundle_is_empty else dict(bundles[0])
-        options: dict[str, Any] = {
+        options: dict[str, object] = {
             "num_cpus": head.pop("CPU", 0),
             "num_gpus": head.pop("GPU", 0),
             "memory": int(head.pop("memory", 0)) or None,
@@ -482,7 +482,7 @@ class Loop:
         for path in self._objects.keys() - wanted:
             del self._objects[path]
 
-    def _kept_of(self, result: Report) -> dict[str, Any]:
+    def _kept_of(self, result: Report) -> Report:
         score = self._checkpoints.checkpoint_score_attribute
         if not self._variables.keeps_score_only or score is None:
             return result
@@ -633,7 +633,7 @@ class Loop:
             self._save_searcher(os.path.join(self._store.folder, SEARCHER))
         self._callbacks.save_to_dir(self._store.folder)
 
-    def _tell(self, hook: str, **about: Any) -> None:
+    def _tell(self, hook: str, **about: object) -> None:
         """Tell those who are told in the loop."""
         trials = self._search.get_trials()
         for callback in self._told.get(hook, ()):
@@ -641,7 +641,7 @@ class Loop:
             getattr(callback, hook)(iteration=self._turn, trials=trials, **about)
             self._took(hook, began, callback)
 
-    def _tell_beside(self, hook: str, **about: Any) -> None:
+    def _tell_beside(self, hook: str, **about: object) -> None:
         """Tell those who are told in a thread."""
         self._beside.tell(hook, iteration=self._turn, trials=self._search.get_trials(), **about)
 

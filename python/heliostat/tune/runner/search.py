@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from heliostat.tune.aliases import Report
 from heliostat.tune.error import TuneError
@@ -310,7 +310,7 @@ ADDED = frozenset(
 
 
 def _has(result: Report, metric: str) -> bool:
-    value: Any = result
+    value: object = result
     if metric in result:
         return True
     for key in metric.split("/"):

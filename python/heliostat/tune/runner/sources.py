@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from heliostat.tune.aliases import Config, Report
+from heliostat.tune.aliases import Config, Report, Space
 from heliostat.tune.error import TuneError
 from heliostat.tune.runner.trial import Trial
 from heliostat.tune.search.basic_variant import BasicVariantGenerator
@@ -20,7 +20,7 @@ from heliostat.tune.search.variant_generator import (
     unresolved,
 )
 
-MakeTrial = Callable[[str, dict[str, Any], Mapping[Path, Any], str], Trial]
+MakeTrial = Callable[[str, Config, Mapping[Path, object], str], Trial]
 
 
 class Names:
@@ -39,19 +39,19 @@ class VariantSource:
     def __init__(
         self,
         algorithm: BasicVariantGenerator,
-        space: Mapping[str, Any],
+        space: Space,
         num_samples: int,
         names: Names,
         make: MakeTrial,
         skip: int = 0,
     ) -> None:
         self.total = algorithm.count(space, num_samples)
-        self._left: Iterator[tuple[dict[str, Any], dict[Path, Any]]] = algorithm.configurations(
+        self._left: Iterator[tuple[Config, dict[Path, object]]] = algorithm.configurations(
             space, num_samples
         )
         self._names, self._make = names, make
         self._number = 0
-        self._coming: tuple[dict[str, Any], dict[Path, Any]] | None = None
+        self._coming: tuple[Config, dict[Path, object]] | None = None
         self.is_finished = False
         for _ in range(skip):
             self._number += next(self._left, None) is not None
@@ -86,7 +86,7 @@ class SearcherSource:
     def __init__(
         self,
         searcher: Searcher,
-        space: Mapping[str, Any],
+        space: Space,
         num_samples: int,
         names: Names,
         make: MakeTrial,
@@ -127,7 +127,7 @@ class SearcherSource:
         self.searcher.on_trial_complete(trial.trial_id, result=result, error=failed)
 
 
-def _without_choices(space: Mapping[str, Any]) -> dict[str, Any]:
+def _without_choices(space: Space) -> Config:
     config: Config = copied(space)
     for path, _ in list(unresolved(config)):
         *way, last = path
@@ -139,7 +139,7 @@ def _without_choices(space: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
-def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(base: Mapping[str, object], more: Mapping[str, object]) -> Config:
     made = dict(base)
     for key, value in more.items():
         inner = made.get(key)
@@ -148,6 +148,6 @@ def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def evaluated(chosen: Mapping[Path, Any]) -> dict[str, Any]:
+def evaluated(chosen: Mapping[Path, object]) -> Config:
     """Return the chosen values by names such as ``optimizer/lr``."""
     return {flat_name(path): value for path, value in chosen.items()}

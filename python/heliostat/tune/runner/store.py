@@ -16,8 +16,8 @@ import pickle
 import shutil
 import socket
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import IO, TYPE_CHECKING, Any
 
 from heliostat.tune.aliases import Config, Report
 from heliostat.tune.error import TuneTypeError
@@ -45,7 +45,7 @@ class FolderTaken(Exception):
     """Another search uses the folder; the text says which process."""
 
 
-def alone(folder: str) -> Any:
+def alone(folder: str) -> IO[str]:
     """Make a folder, and hold it until what is returned is closed, or the process ends.
 
     Raises:
@@ -82,10 +82,10 @@ class Store:
         self._journal: Any = None
         self.has_results = True  # whether trials' folders have their reports
         self.has_tables = False  # whether they have them as tables, too
-        self._taken: list[dict[str, Any]] = []  # reports of one trial that follow on each other
+        self._taken: list[Report] = []  # reports of one trial that follow on each other
         self._taken_of = ""
 
-    def begin(self, settings: dict[str, Any], goes_on: bool) -> None:
+    def begin(self, settings: Mapping[str, object], goes_on: bool) -> None:
         """Begin a journal, or go on with the one that is there."""
         from heliostat import cloudpickle
 
@@ -253,7 +253,7 @@ class Store:
             self._mirror.close()
 
 
-def _picklable(result: Report) -> dict[str, Any]:
+def _picklable(result: Report) -> Report:
     """A report, where it cannot be pickled as text."""
     try:
         pickle.dumps(result)
@@ -339,7 +339,8 @@ def read_trials(folder: str) -> list[Trial]:
         elif kind == "status":
             trial.status, trial.num_failures, trial.error_text = value
     for trial in trials.values():
-        trial.checkpoint_path = _moved(trial.checkpoint_path, folder)
+        if trial.checkpoint_path is not None:
+            trial.checkpoint_path = _moved(trial.checkpoint_path, folder)
         trial.checkpoints = [(_moved(path, folder), row) for path, row in trial.checkpoints]
         if trial.last_result:
             trial.last_result["config"] = trial.config
@@ -350,9 +351,9 @@ def read_trials(folder: str) -> list[Trial]:
     return list(trials.values())
 
 
-def _moved(path: Any, folder: str) -> Any:
+def _moved(path: str, folder: str) -> str:
     """Where a checkpoint lies now, if its search was moved or copied since it was written down."""
-    if path is None or not os.path.isabs(path) or path.startswith(os.path.join(folder, "")):
+    if not os.path.isabs(path) or path.startswith(os.path.join(folder, "")):
         return path
     here = os.path.join(folder, *path.split(os.sep)[-2:])  # of a trial's folder
     return here if os.path.isdir(here) else path
@@ -364,7 +365,7 @@ def _came(trial: Trial) -> tuple[int, float]:
     return int(last.get("training_iteration", 0)), float(last.get("time_total_s", 0.0))
 
 
-def read_results(folder: str) -> list[dict[str, Any]]:
+def read_results(folder: str) -> list[Report]:
     """The reports in a trial's folder, the torn end of a killed process left out."""
     rows = []
     with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, "result.json")) as file:
@@ -400,9 +401,9 @@ def _cut_torn_end(path: str) -> str:
 
 def _complete(folder: str, has_tables: bool) -> None:
     """Write reports that the journal has into the files of trials that a killed process left behind."""
-    configs: dict[str, Any] = {}
+    configs: dict[str, Config] = {}
     folders: dict[str, str] = {}
-    reports: dict[str, list[dict[str, Any]]] = {}
+    reports: dict[str, list[Report]] = {}
     for kind, trial_id, value in _records(os.path.join(folder, JOURNAL)):
         if kind == "trial":
             configs[trial_id], folders[trial_id] = pickle.loads(value[0]), value[4]

@@ -72,12 +72,12 @@ class Trial:
     trainable_name: str = field(kw_only=False)
     config: Config = field(default_factory=dict)
     trial_id: str = field(default_factory=_new_id)
-    evaluated_params: dict[str, Any] = field(default_factory=dict)
+    evaluated_params: Config = field(default_factory=dict)
     experiment_tag: str = ""
     status: str = PENDING
     last_result: Report = field(default_factory=dict)
     checkpoint_path: str | None = None  # of the latest one
-    checkpoints: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    checkpoints: list[tuple[str, Report]] = field(default_factory=list)
     checkpoint_count: int = 0  # how many were made, removed ones included
     restore_iteration: int = 0  # how many results had come when the latest was made
     num_failures: int = 0
@@ -101,12 +101,12 @@ class Trial:
     max_failures: int = 0
     export_formats: list[str] | None = None
     restore_path: str | None = None
-    log_to_file: Any = (None, None)
+    log_to_file: bool | str | tuple[str | None, str | None] = (None, None)
     custom_dirname: str | None = None
     trial_name_creator: InitVar[Callable[[Trial], str] | None] = None
     trial_dirname_creator: InitVar[Callable[[Trial], str] | None] = None
     stub: InitVar[bool] = True  # Ray's: that the trainable need not be registered
-    _told: list[dict[str, Any]] = field(default_factory=list)  # results of no search
+    _told: list[Report] = field(default_factory=list)  # results of no search
 
     def __post_init__(
         self,
@@ -305,7 +305,7 @@ class Trial:
 
     @property
     def metric_analysis(self) -> dict[str, dict[str, float]]:
-        """Of each metric that is a number "max", "min", "avg", "last", "last-5-avg" and "last-10-avg".
+        """Figures of the metrics that are numbers: "max", "min", "avg", "last", "last-5-avg", "last-10-avg".
 
         Nested metrics are named ``a/b``. Read from the trial's file of reports each time.
         """
@@ -324,7 +324,7 @@ class Trial:
             for name, values in self._history().items()
         }
 
-    def results(self) -> list[dict[str, Any]]:
+    def results(self) -> list[Report]:
         """Return its reports, nested metrics named ``a/b``, without the configuration."""
         from heliostat.tune.runner.store import read_results
         from heliostat.tune.stopper import flattened
@@ -349,7 +349,7 @@ class Trial:
         return f"{stem}_{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"
 
 
-def rank(trial: Trial, metric: str, result: Mapping[str, Any]) -> float:
+def rank(trial: Trial, metric: str, result: Mapping[str, object]) -> float:
     """The metric's value in a result, from nested ones by ``a/b``; NaN where there is none."""
     value: Any = result
     if metric in result:
@@ -363,9 +363,7 @@ def rank(trial: Trial, metric: str, result: Mapping[str, Any]) -> float:
         return float("nan")
 
 
-def best_checkpoints(
-    trial: Trial, config: CheckpointConfig | None
-) -> list[tuple[str, dict[str, Any]]]:
+def best_checkpoints(trial: Trial, config: CheckpointConfig | None) -> list[tuple[str, Report]]:
     """A trial's checkpoints, the best one last: by their score, or by their age where none was asked for.
 
     No more than ``num_to_keep``. The latest one is kept on disk beside them, for a restart.

@@ -8,10 +8,16 @@ few hundred points need no gradients.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TypeAlias
+
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    _Array: TypeAlias = NDArray[np.float64]
 
 POINTS_MAX = 200
 LENGTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
@@ -24,7 +30,9 @@ FIXED = 2  # the leading columns, which nobody chooses: time and score before
 class _Process:
     """Fitted to rows of numbers from 0 to 1, the first of which is the time."""
 
-    def __init__(self, rows: Any, gains: object, kernel: tuple[float, float, float] | None = None):
+    def __init__(
+        self, rows: _Array, gains: _Array, kernel: tuple[float, float, float] | None = None
+    ):
         self._rows = rows
         if kernel is None:
             grid = itertools.product(LENGTHS, FADINGS, NOISES)
@@ -32,7 +40,7 @@ class _Process:
         self.kernel = kernel
         self._fit(gains, kernel)
 
-    def _fit(self, gains: Any, kernel: tuple[float, float, float]) -> float:
+    def _fit(self, gains: _Array, kernel: tuple[float, float, float]) -> float:
         """Keep what predictions need; the likelihood, up to a constant."""
         import numpy as np
 
@@ -45,7 +53,7 @@ class _Process:
         self._scale = max(float(gains @ self._weights) / count, 1e-12)
         return float(-count * np.log(self._scale) - 2 * np.log(np.diag(self._root)).sum())
 
-    def _similar(self, rows: Any, others: Any) -> Any:
+    def _similar(self, rows: _Array, others: _Array) -> _Array:
         import numpy as np
 
         length, fading, _ = self._kernel
@@ -53,11 +61,11 @@ class _Process:
         time = np.abs(rows[:, None, 0] - others[None, :, 0])
         return np.exp(-apart / (2 * length**2)) * (1 - fading) ** (time / 2)
 
-    def expected(self, rows: Any) -> Any:
+    def expected(self, rows: _Array) -> _Array:
         """The gain that is expected for each row."""
         return self._similar(rows, self._rows) @ self._weights
 
-    def variance(self, rows: Any) -> Any:
+    def variance(self, rows: _Array) -> _Array:
         """How uncertain the gain of each row is."""
         import numpy as np
 
@@ -71,7 +79,7 @@ def best_gain(
     fixed: Sequence[float],
     bounds: Sequence[tuple[float, float]],
     chosen: Sequence[Sequence[float]] = (),
-    rng: Any = None,
+    rng: np.random.Generator | None = None,
 ) -> list[float]:
     """The hyperparameters whose gain may be largest: the expected one and a share of the uncertainty.
 
@@ -92,7 +100,7 @@ def best_gain(
     span = np.array([pair[1] - pair[0] for pair in bounds])
     first, reach = known[:, :FIXED].min(0), np.ptp(known[:, :FIXED], axis=0)
 
-    def scaled(fixed_part: object, values: object) -> Any:
+    def scaled(fixed_part: ArrayLike, values: ArrayLike) -> _Array:
         own = (np.asarray(fixed_part, dtype=float) - first) / (reach + 1e-8)
         return np.hstack([own, (np.asarray(values, dtype=float) - low) / (span + 1e-12)])
 
@@ -106,7 +114,7 @@ def best_gain(
         unsure = _Process(*together, kernel=process.kernel)
     eagerness = np.sqrt(0.2 + max(0.0, np.log(0.4 * len(points))))
 
-    def promise(values: Any) -> Any:
+    def promise(values: _Array) -> _Array:
         here = scaled(np.tile(fixed, (len(values), 1)), values)
         return process.expected(here) + eagerness * unsure.variance(here)
 

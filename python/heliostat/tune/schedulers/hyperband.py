@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.tune.aliases import Report
 from heliostat.tune.error import ArgumentError
@@ -33,7 +33,7 @@ class _Bracket:
     milestone: float
     halvings: int
     seats: int
-    results: dict[Trial, dict[str, Any] | None] = field(default_factory=dict)
+    results: dict[Trial, Report | None] = field(default_factory=dict)
     released: set[str] = field(default_factory=set)
     is_halving: bool = False
 
@@ -162,7 +162,7 @@ class HyperBandScheduler(FIFOScheduler):
         return None
 
     def on_stall(self, tune_controller: Search) -> None:
-        """Nothing runs and nothing new comes: brackets are halved with the trials that they have."""
+        """Halve the brackets with the trials that they have, because nothing runs and nothing new comes."""
         for bracket in self._brackets:
             waits = any(trial.status == "PAUSED" for trial in bracket.results)
             if waits and bracket.halvings:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from heliostat.tune.aliases import Config
+from heliostat.tune.aliases import Config, Space
 from heliostat.tune.error import TuneError
 from heliostat.tune.schedulers.pbt import PopulationBasedTraining
 
@@ -54,12 +54,12 @@ class PB2(PopulationBasedTraining):
         metric: str | None = None,
         mode: str | None = None,
         perturbation_interval: float = 60.0,
-        hyperparam_bounds: dict[str, Any] | None = None,
+        hyperparam_bounds: Space | None = None,
         quantile_fraction: float = 0.25,
         log_config: bool = True,
         require_attrs: bool = True,
         synch: bool = False,
-        custom_explore_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        custom_explore_fn: Callable[[Config], Config] | None = None,
     ) -> None:
         if not hyperparam_bounds:
             raise TuneError("`hyperparam_bounds` must be specified to use PB2 scheduler.")
@@ -101,7 +101,7 @@ class PB2(PopulationBasedTraining):
     def _values(self, trial: Trial) -> tuple[float, ...]:
         return tuple(float(_at(trial.config, path)) for path in self._bounds)
 
-    def _new_config(self, trial: Trial, best: Trial) -> dict[str, Any]:
+    def _new_config(self, trial: Trial, best: Trial) -> Config:
         from heliostat.tune.schedulers.gaussian_process import best_gain
 
         config = copy.deepcopy(best.config)

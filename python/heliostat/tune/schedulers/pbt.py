@@ -95,7 +95,7 @@ class PopulationBasedTraining(FIFOScheduler):
         quantile_fraction: float = 0.25,
         resample_probability: float = 0.25,
         perturbation_factors: tuple[float, float] = (1.2, 0.8),
-        custom_explore_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        custom_explore_fn: Callable[[Config], Config] | None = None,
         log_config: bool = True,
         require_attrs: bool = True,
         synch: bool = False,
@@ -215,7 +215,7 @@ class PopulationBasedTraining(FIFOScheduler):
     def _note(self, trial: Trial, time: float, score: float) -> None:
         """A trial has come to where it is judged."""
 
-    def _new_config(self, trial: Trial, best: Trial) -> dict[str, Any]:
+    def _new_config(self, trial: Trial, best: Trial) -> Config:
         """Return the configuration of a trial that takes over from another one."""
         return explored(best.config, self._mutations, self._resample, self._factors, self._custom)
 
@@ -381,13 +381,13 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
 
 def explored(
     config: Mapping[str, Any],
-    mutations: Mapping[str, Any],
+    mutations: Mapping[str, object],
     resample_probability: float,
     factors: tuple[float, ...],
-    custom: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-) -> dict[str, Any]:
+    custom: Callable[[Config], Config] | None = None,
+) -> Config:
     """A copy of a configuration with its hyperparameters changed."""
-    changed: dict[str, Any] = copy.deepcopy(dict(config))
+    changed: Config = copy.deepcopy(dict(config))
     for name, choices in mutations.items():
         value = config[name]
         if isinstance(choices, Mapping):
@@ -439,7 +439,7 @@ def _check_choices(name: str, choices: object) -> None:
             _check_choices(f"{name}/{inner}", deeper)
 
 
-def _read_policy(path: str) -> tuple[dict[str, Any] | None, list[tuple[int, dict[str, Any]]]]:
+def _read_policy(path: str) -> tuple[Config | None, list[tuple[int, Config]]]:
     """The first configuration, and those that follow with the iterations at which they begin."""
     lines = []
     with open(path) as file:
@@ -449,8 +449,8 @@ def _read_policy(path: str) -> tuple[dict[str, Any] | None, list[tuple[int, dict
             except (ValueError, TypeError):
                 raise ValueError(f"Could not read PBT policy file: {path}.") from None
             lines.append((tag, best, step, old, new))
-    first: dict[str, Any] | None = None
-    policy: list[tuple[int, dict[str, Any]]] = []
+    first: Config | None = None
+    policy: list[tuple[int, Config]] = []
     follows: str | None = None
     for tag, best, step, old, new in reversed(lines):
         if follows is not None and tag != follows:

@@ -6,7 +6,7 @@ import logging
 import math
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.tune.aliases import Report
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory
@@ -201,7 +201,7 @@ def _fitting(free: dict[str, float], step: dict[str, float]) -> int:
 
 
 Allocation = Callable[
-    ["Search", "Trial", dict[str, Any], "ResourceChangingScheduler"], PlacementGroupFactory | None
+    ["Search", "Trial", Report, "ResourceChangingScheduler"], PlacementGroupFactory | None
 ]
 
 
@@ -263,7 +263,7 @@ class ResourceChangingScheduler(TrialScheduler):
         """The resources that trials begin with."""
         return self._base_resources
 
-    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: object) -> bool:
         self._metric, self._mode = metric, mode
         return self._base_scheduler.set_search_properties(metric, mode, **spec)
 

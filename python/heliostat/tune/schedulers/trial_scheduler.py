@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.tune.aliases import Report
 from heliostat.tune.result import DEFAULT_METRIC
@@ -73,7 +73,7 @@ class TrialScheduler:
         """Whether results may come in batches: trials do not often wait for each other."""
         return not self.hands_checkpoints
 
-    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: object) -> bool:
         """Take over metric and mode of the search.
 
         A mode without a metric is about what functions return.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 from heliostat.tune.search.basic_variant import BasicVariantGenerator
 from heliostat.tune.search.repeater import Repeater
@@ -20,12 +19,13 @@ from heliostat.tune.search.searcher import (
 from heliostat.tune.search.variant_generator import grid_search
 
 
-def _lazy(module: str, name: str) -> Callable[[], Any]:
+def _lazy(module: str, name: str) -> Callable[[], type[Searcher]]:
     """The class is imported when it is asked for."""
+
     return lambda: getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 
-SEARCH_ALG_IMPORT: dict[str, Callable[[], Any]] = {
+SEARCH_ALG_IMPORT: dict[str, Callable[[], type[Searcher | SearchAlgorithm]]] = {
     "variant_generator": lambda: BasicVariantGenerator,
     "random": lambda: BasicVariantGenerator,
     "ax": _lazy("ax", "AxSearch"),
@@ -39,7 +39,7 @@ SEARCH_ALG_IMPORT: dict[str, Callable[[], Any]] = {
 }
 
 
-def create_searcher(search_alg: str, **kwargs: object) -> Any:
+def create_searcher(search_alg: str, **kwargs: object) -> Searcher | SearchAlgorithm:
     """Return the search algorithm of that name.
 
     Args:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from heliostat.tune.aliases import Report, State
+from heliostat.tune.aliases import Config, Report, State
 from heliostat.tune.error import TuneError
 from heliostat.tune.search.sample import generator
 from heliostat.tune.search.search_algorithm import SearchAlgorithm
@@ -41,7 +41,7 @@ class BasicVariantGenerator(SearchAlgorithm):
 
     def __init__(
         self,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         max_concurrent: int = 0,
         constant_grid_search: bool = False,
         random_state: object = None,
@@ -51,7 +51,7 @@ class BasicVariantGenerator(SearchAlgorithm):
         self.max_concurrent = max_concurrent
         self.constant_grid_search = constant_grid_search
         self.random_state = random_state
-        self._added: list[tuple[Experiment, Iterator[Any]]] = []
+        self._added: list[tuple[Experiment, Iterator[tuple[Config, dict[Path, object]]]]] = []
         self._open: set[str] = set()  # of those that `next_trial` made
 
     # --- on its own, without a tuner ---
@@ -89,7 +89,7 @@ class BasicVariantGenerator(SearchAlgorithm):
             self._next()
         super().set_state(state)
 
-    def count(self, space: Mapping[str, Any], num_samples: int) -> int | None:
+    def count(self, space: Mapping[str, object], num_samples: int) -> int | None:
         """Return how many configurations there are; ``None``: without end.
 
         Args:
@@ -102,8 +102,8 @@ class BasicVariantGenerator(SearchAlgorithm):
         return given + max(0, num_samples - len(self.points)) * grid_size(space)
 
     def configurations(
-        self, space: Mapping[str, Any], num_samples: int
-    ) -> Iterator[tuple[dict[str, Any], dict[Path, Any]]]:
+        self, space: Mapping[str, object], num_samples: int
+    ) -> Iterator[tuple[Config, dict[Path, object]]]:
         """Give the configurations, in order.
 
         Args:
@@ -123,11 +123,11 @@ class BasicVariantGenerator(SearchAlgorithm):
                 yield config, {**_chosen_by(space, point), **chosen}
 
 
-def _chosen_by(space: Mapping[str, Any], point: Mapping[str, Any]) -> dict[Path, Any]:
+def _chosen_by(space: Mapping[str, object], point: Mapping[str, object]) -> dict[Path, object]:
     """The values of a point that stand for something in the space to choose from."""
     chosen = {}
     for path, _ in unresolved(space):
-        value: Any = point
+        value: object = point
         for key in path:
             value = value.get(key, _ABSENT) if isinstance(value, Mapping) else _ABSENT
         if value is not _ABSENT:
@@ -135,9 +135,9 @@ def _chosen_by(space: Mapping[str, Any], point: Mapping[str, Any]) -> dict[Path,
     return chosen
 
 
-def _with_point(space: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
+def _with_point(space: Mapping[str, object], point: Mapping[str, object]) -> Config:
     """The space with some of its choices made already."""
-    merged: dict[str, Any] = copied(space)
+    merged: Config = copied(space)
     for key, value in point.items():
         if key not in space:
             raise TuneError(
@@ -151,4 +151,4 @@ def _with_point(space: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str,
     return merged
 
 
-_ABSENT: Any = object()
+_ABSENT = object()

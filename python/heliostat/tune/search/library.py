@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from heliostat.core.platform.extras import required
 from heliostat.tune.aliases import Config, Report
@@ -14,6 +14,9 @@ from heliostat.tune.search.sample import Domain
 from heliostat.tune.search.searcher import UNDEFINED_METRIC_MODE, UNDEFINED_SEARCH_SPACE, Searcher
 from heliostat.tune.search.variant_generator import flat_name, nested, unresolved
 from heliostat.tune.stopper import flattened
+
+# The library's own handle for a result, and the values that it suggests, by their flat names.
+Asked: TypeAlias = tuple[object, Config]
 
 
 class LibrarySearcher(Searcher):
@@ -36,7 +39,7 @@ class LibrarySearcher(Searcher):
         space: object = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
     ) -> None:
         for module in self.modules:
             required(module, type(self).__name__)
@@ -52,19 +55,19 @@ class LibrarySearcher(Searcher):
 
     # --- what a library is asked ---
 
-    def _convert(self, domains: dict[str, Domain]) -> Any:
+    def _convert(self, domains: dict[str, Domain]) -> object:
         """The library's space of these values."""
         raise NotImplementedError
 
     def _begin(self) -> None:
         """The space, the metric and the mode are known."""
 
-    def _ask(self) -> tuple[Any, Mapping[str, Any]] | str | None:
+    def _ask(self) -> Asked | str | None:
         """Return the library's own handle for a result, and the values; None for not yet."""
         raise NotImplementedError
 
-    def _ask_point(self, values: dict[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-        """The same for values that the user has given."""
+    def _ask_point(self, values: Config) -> Asked:
+        """Ask about values that the user has given."""
         return values, values
 
     def _tell(self, asked: object, loss: float | None) -> None:
@@ -74,7 +77,7 @@ class LibrarySearcher(Searcher):
     # --- what a search calls ---
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: Config, **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         if self._space is not None and next(unresolved(config), None) is not None:
             return False
@@ -102,9 +105,9 @@ class LibrarySearcher(Searcher):
     def suggest(self, trial_id: str) -> Config | str | None:
         self._check()
         point = self._points.pop(0) if self._points else None
-        found: Any = self._ask() if point is None else self._ask_point(flattened(point))
+        found = self._ask() if point is None else self._ask_point(flattened(point))
         if not isinstance(found, tuple):
-            return found  # type: ignore[no-any-return] # None or FINISHED
+            return found
         self._open[trial_id], values = found
         return nested(values)
 
@@ -117,7 +120,7 @@ class LibrarySearcher(Searcher):
 
     def add_evaluated_point(
         self,
-        parameters: dict[str, Any],
+        parameters: Config,
         value: float,
         error: bool = False,
         pruned: bool = False,
@@ -134,7 +137,7 @@ class LibrarySearcher(Searcher):
         return value if self._mode == "min" else -value
 
 
-def domains_of(space: Mapping[str, Any], searcher: str) -> dict[str, Domain]:
+def domains_of(space: Mapping[str, object], searcher: str) -> dict[str, Domain]:
     """The domains of a space by their flat names.
 
     Raises:
@@ -157,6 +160,12 @@ def domains_of(space: Mapping[str, Any], searcher: str) -> dict[str, Domain]:
             f"param_space has nothing for {searcher} to choose, such as tune.uniform(0, 1)."
         )
     return domains
+
+
+def plain(value: object) -> object:
+    """numpy's numbers as Python's; other values as they are."""
+    item = getattr(value, "item", None)
+    return item() if callable(item) else value
 
 
 def unknown_domain(searcher: str, name: str, domain: Domain) -> ValueError:

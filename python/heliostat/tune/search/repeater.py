@@ -6,7 +6,6 @@ import copy
 import math
 import statistics
 from dataclasses import dataclass, field
-from typing import Any
 
 from heliostat.tune.aliases import Config, Report, State
 from heliostat.tune.search.searcher import Searcher
@@ -63,7 +62,7 @@ class Repeater(Searcher):
         self._group_of: dict[str, _Group] = {}
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: Config, **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         taken = self.searcher.set_search_properties(metric, mode, config, **spec)
         self._metric = self.searcher.metric or self._metric or metric

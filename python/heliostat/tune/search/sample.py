@@ -11,15 +11,25 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from heliostat.core.platform.extras import required
+from heliostat.tune.aliases import Config
 from heliostat.tune.error import ArgumentError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_MISSING: Any = object()
+_MISSING = object()
+
+
+class _Numbers(Protocol):
+    """The methods of a numpy ``Generator`` that draws ask for a number."""
+
+    def uniform(self, low: float, high: float, /) -> float: ...
+    def normal(self, mean: float, deviation: float, /) -> float: ...
+    def integers(self, low: int, high: int, /) -> int: ...
+    def choice(self, values: object, /) -> int: ...
 
 
 class Domain:
@@ -92,7 +102,7 @@ class Sampler:
     """How a value of a domain is drawn."""
 
     def sample(
-        self, domain: Any, config: Any = None, size: int = 1, random_state: Any = None
+        self, domain: Domain, config: object = None, size: int = 1, random_state: object = None
     ) -> Any:
         """One value of the domain, or a list of ``size``; the arguments are those of ``Domain.sample``."""
         rng = generator(random_state)
@@ -102,7 +112,7 @@ class Sampler:
         ]
         return drawn[0] if size == 1 else drawn
 
-    def _draw(self, domain: object, rng: object, config: object) -> Any:
+    def _draw(self, domain: Any, rng: _Numbers, config: object) -> Any:
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -119,7 +129,7 @@ class BaseSampler(Sampler):
 class Uniform(Sampler):
     """Each value is as likely as any other."""
 
-    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+    def _draw(self, domain: "_Numeric", rng: _Numbers, config: object) -> object:
         return domain._of_number(rng.uniform(domain.lower, domain.upper))
 
 
@@ -129,7 +139,7 @@ class LogUniform(Sampler):
     def __init__(self, base: object = _MISSING) -> None:
         _warn_of(base)
 
-    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+    def _draw(self, domain: "_Numeric", rng: _Numbers, config: object) -> float:
         np = required("numpy", "Search spaces", "tune")
 
         return domain._of_number(
@@ -145,14 +155,14 @@ class Normal(Sampler):
             raise ArgumentError(f"The standard deviation must be greater than 0, not {sd}.")
         self.mean, self.sd = mean, sd
 
-    def _draw(self, domain: Any, rng: Any, config: Any) -> float:
+    def _draw(self, domain: object, rng: _Numbers, config: object) -> float:
         return float(rng.normal(self.mean, self.sd))
 
 
 class Grid(Sampler):
     """Nothing is drawn: each value gets a trial."""
 
-    def _draw(self, domain: object, rng: object, config: object) -> Any:
+    def _draw(self, domain: object, rng: _Numbers, config: object) -> NoReturn:
         raise RuntimeError("A grid has nothing to draw: each of its values gets a trial.")
 
 
@@ -166,15 +176,23 @@ class Quantized(Sampler):
         """The sampler whose values are rounded."""
         return self.sampler
 
-    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+    def _draw(self, domain: "_Numeric", rng: _Numbers, config: object) -> float:
         return domain._multiple(self, rng, config)
 
 
 class _Numeric(Domain):
     """Numbers from ``lower`` to ``upper``."""
 
-    lower: Any
-    upper: Any
+    lower: float
+    upper: float
+
+    def _of_number(self, value: float) -> float:
+        """A number that was drawn as one of the domain's type."""
+        raise NotImplementedError
+
+    def _multiple(self, rounding: Quantized, rng: _Numbers, config: object) -> float:
+        """A draw of the inner sampler, rounded to a multiple that lies between the bounds."""
+        raise NotImplementedError
 
     def uniform(self) -> "Self":
         """The same, each number as likely."""
@@ -258,7 +276,7 @@ class Float(_Numeric):
     def _of_number(self, value: float) -> float:
         return float(value)
 
-    def _multiple(self, rounding: Quantized, rng: object, config: object) -> float:
+    def _multiple(self, rounding: Quantized, rng: _Numbers, config: object) -> float:
         q, inner = rounding.q, copy.copy(self)
         if math.isfinite(self.lower):
             inner.lower = math.ceil(round(self.lower / q, 9)) * q
@@ -270,7 +288,7 @@ class Float(_Numeric):
 class _Whole(Uniform):
     """Whole numbers below the upper bound, each as likely."""
 
-    def _draw(self, domain: Any, rng: Any, config: Any) -> int:
+    def _draw(self, domain: _Numeric, rng: _Numbers, config: object) -> int:
         return int(rng.integers(int(domain.lower), int(domain.upper)))
 
     def __str__(self) -> str:
@@ -301,7 +319,7 @@ class Integer(_Numeric):
     def _of_number(self, value: float) -> int:
         return math.floor(value)
 
-    def _multiple(self, rounding: Quantized, rng: object, config: object) -> int:
+    def _multiple(self, rounding: Quantized, rng: _Numbers, config: object) -> int:
         q = rounding.q
         lower, upper = math.ceil(self.lower / q), math.floor(self.upper / q)
         if upper < lower:
@@ -313,7 +331,7 @@ class Integer(_Numeric):
 class _OneOf(Uniform):
     """One of the categories, each as likely."""
 
-    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+    def _draw(self, domain: Any, rng: _Numbers, config: object) -> object:
         np = required("numpy", "Search spaces", "tune")
 
         return domain.categories[int(rng.choice(np.arange(len(domain.categories))))]
@@ -327,7 +345,7 @@ class Categorical(Domain):
 
     default_sampler_cls = _OneOf
 
-    def __init__(self, categories: Sequence[Any]) -> None:
+    def __init__(self, categories: Sequence[object]) -> None:
         self.categories = list(categories)
 
     def uniform(self) -> "Categorical":
@@ -376,7 +394,7 @@ class Spec(dict[str, Any]):
 class _Called(BaseSampler):
     """A sampler that calls the domain's function."""
 
-    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+    def _draw(self, domain: "Function", rng: _Numbers, config: object) -> object:
         read = Spec(config) if type(config) is dict else config
         try:
             return domain.func(read) if domain.pass_config else domain.func()
@@ -389,7 +407,7 @@ class Function(Domain):
 
     default_sampler_cls = _Called
 
-    def __init__(self, func: Callable[..., Any]) -> None:
+    def __init__(self, func: Callable[..., object]) -> None:
         if not callable(func):
             raise TypeError(f"{func} is not a callable object")
         self.func, self.pass_config = func, _takes_one(func)
@@ -405,7 +423,7 @@ class Function(Domain):
         return f"{self.func}()"
 
 
-def _takes_one(func: Callable[..., Any]) -> bool:
+def _takes_one(func: Callable[..., object]) -> bool:
     """Whether the function is called with the configuration; false if it takes no argument."""
     try:
         signature = inspect.signature(func)
@@ -439,7 +457,7 @@ class _BackwardsCompatibleNumpyRng:
         self._rng = np.random if generator_or_seed is None else generator_or_seed
 
     @property
-    def rng(self) -> Any:
+    def rng(self) -> object:
         """Where the numbers come from."""
         return self._rng
 
@@ -455,11 +473,11 @@ class _BackwardsCompatibleNumpyRng:
         return getattr(self._rng, older.get(name, name))
 
 
-def generator(random_state: object) -> Any:
+def generator(random_state: object) -> _Numbers:
     """A numpy generator for a seed, a generator, or None for the global one."""
     if random_state is None or isinstance(random_state, int) or hasattr(random_state, "dtype"):
-        return _BackwardsCompatibleNumpyRng(random_state)
-    return random_state
+        random_state = _BackwardsCompatibleNumpyRng(random_state)
+    return cast(_Numbers, random_state)  # the class above has the methods by __getattr__
 
 
 def _divides(q: float, value: float) -> bool:
@@ -549,7 +567,7 @@ def qloguniform(lower: float, upper: float, q: float, base: object = _MISSING) -
     return Float(lower, upper).loguniform().quantized(q)
 
 
-def choice(categories: Sequence[Any]) -> Categorical:
+def choice(categories: Sequence[object]) -> Categorical:
     """Draw one of some values.
 
     Args:
@@ -682,7 +700,7 @@ def qrandn(mean: float, sd: float, q: float) -> Float:
     return Float(None, None).normal(mean, sd).quantized(q)
 
 
-def sample_from(func: Callable[[dict[str, Any]], Any]) -> Function:
+def sample_from(func: Callable[[Config], object]) -> Function:
     """Give what a function makes of the trial's other values, ``func(config)``.
 
     Args:

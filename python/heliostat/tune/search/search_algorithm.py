@@ -45,7 +45,7 @@ class SearchAlgorithm:
         return self._total
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: Config, **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         """Take over what was not said at construction.
 
@@ -85,7 +85,7 @@ class SearchAlgorithm:
         self,
         experiment: Experiment,
         config: Config,
-        chosen: Mapping[Path, Any],
+        chosen: Mapping[Path, object],
         trial_id: str | None = None,
         tag: str | None = None,
     ) -> Trial:

@@ -37,7 +37,7 @@ class SearchGenerator(SearchAlgorithm):
         return self.searcher.metric
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: Config, **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         return self.searcher.set_search_properties(metric, mode, config, **spec)
 

@@ -77,7 +77,7 @@ class Searcher:
         return self._mode
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: Config, **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         """Take over what was not said at construction.
 
@@ -121,7 +121,7 @@ class Searcher:
 
     def add_evaluated_point(
         self,
-        parameters: dict[str, Any],
+        parameters: Config,
         value: float,
         error: bool = False,
         pruned: bool = False,
@@ -287,7 +287,7 @@ class ConcurrencyLimiter(Searcher):
     """
 
     def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False) -> None:
-        most: Any = max_concurrent
+        most: object = max_concurrent
         if not isinstance(most, int) or most < 1:
             raise ArgumentError(
                 f"max_concurrent={max_concurrent!r} must be a whole number from 1 up."
@@ -298,7 +298,7 @@ class ConcurrencyLimiter(Searcher):
         self.searcher, self.max_concurrent, self.batch = searcher, max_concurrent, batch
         self._is_limited_there = searcher.set_max_concurrency(max_concurrent)
         self._open: set[str] = set()
-        self._waiting: dict[str, tuple[dict[str, Any] | None, bool]] = {}
+        self._waiting: dict[str, tuple[Report | None, bool]] = {}
 
     @property
     def live_trials(self) -> set[str]:
@@ -306,7 +306,7 @@ class ConcurrencyLimiter(Searcher):
         return set(self._open)
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: Config, **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         taken = self.searcher.set_search_properties(metric, mode, config, **spec)
         self._metric, self._mode = self.searcher.metric, self.searcher.mode

@@ -6,8 +6,8 @@ import copy
 import itertools
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from heliostat.core.platform.extras import required
 from heliostat.tune.aliases import Config
@@ -15,15 +15,17 @@ from heliostat.tune.error import TuneError, TuneValueError
 from heliostat.tune.search.sample import Categorical, Domain, Function, Unresolved, generator
 from heliostat.tune.stopper import flattened
 
+_Value = TypeVar("_Value")
+
 GRID = "grid_search"
-Path = tuple[Any, ...]
+Path = tuple[Hashable, ...]
 
 
 class RecursiveDependencyError(TuneError):
     """Functions of ``sample_from`` ask for each other's values."""
 
 
-def grid_search(values: Iterable[Any]) -> dict[str, Iterable[Any]]:
+def grid_search(values: Iterable[_Value]) -> dict[str, Iterable[_Value]]:
     """Try each of the values, with each combination of other grids.
 
     Args:
@@ -62,7 +64,7 @@ def _is_evaluated(value: object) -> bool:
 def _evaluated(value: Any) -> Function:
     """The function that an expression of ``spec``, ``random`` and ``np`` stands for."""
 
-    def function(spec: Any) -> Any:
+    def function(spec: object) -> object:
         known = {"random": random, "np": required("numpy", "Search spaces", "tune"), "spec": spec}
         return eval(value["eval"], known)  # it is the program's own text
 
@@ -79,12 +81,12 @@ def _is_grid(value: object) -> bool:
     return True
 
 
-def _grid_values(value: Any) -> list[Any]:
+def _grid_values(value: Any) -> list[object]:
     """The values of ``grid_search`` or of ``choice(...).grid()``."""
     return list(value.categories if isinstance(value, Categorical) else value[GRID])
 
 
-def _grids(found: Iterable[tuple[Path, Any]]) -> list[tuple[Path, list[Any]]]:
+def _grids(found: Iterable[tuple[Path, object]]) -> list[tuple[Path, list[object]]]:
     """The grids among what was found, by name and not by where a dict has them, as on Ray."""
     grids = [(path, _grid_values(value)) for path, value in found if _is_grid(value)]
     return sorted(grids, key=lambda grid: [(type(part).__name__, part) for part in grid[0]])
@@ -100,8 +102,8 @@ def grid_size(space: object) -> int:
 
 
 def variants(
-    space: Mapping[str, Any], random_state: object = None, constant_grid_search: bool = False
-) -> Iterator[tuple[dict[str, Any], dict[Path, Any]]]:
+    space: Mapping[str, object], random_state: object = None, constant_grid_search: bool = False
+) -> Iterator[tuple[Config, dict[Path, object]]]:
     """One sample: each combination of the grids, with the values that were chosen in it."""
     rng = generator(random_state)
     found = list(unresolved(space))
@@ -116,7 +118,7 @@ def variants(
     # The first name changes fastest.
     for values in itertools.product(*(values for _, values in reversed(grids))):
         config: Config = copied(space)
-        chosen: dict[Path, Any] = {}
+        chosen: dict[Path, object] = {}
         for (path, _), value in zip(reversed(grids), values, strict=True):
             _put(config, path, value)
             chosen[path] = value
@@ -129,10 +131,10 @@ def variants(
 
 
 def generate_variants(
-    unresolved_spec: Mapping[str, Any],
+    unresolved_spec: Mapping[str, object],
     constant_grid_search: bool = False,
     random_state: object = None,
-) -> Iterator[tuple[dict[Path, Any], dict[str, Any]]]:
+) -> Iterator[tuple[dict[Path, object], Config]]:
     """Each combination of a space's grids, for searchers that walk a space themselves.
 
     Args:
@@ -148,7 +150,7 @@ def generate_variants(
 
 
 def _call_functions(
-    config: Config, waiting: list[tuple[Path, Domain]], chosen: dict[Path, Any]
+    config: Config, waiting: list[tuple[Path, Domain]], chosen: dict[Path, object]
 ) -> None:
     """Functions may use each other's values: those that lack one are called again."""
     while waiting:
@@ -177,8 +179,8 @@ def _call_functions(
 
 
 def _nested(
-    config: Config, chosen: dict[Path, Any], rng: object
-) -> Iterator[tuple[dict[str, Any], dict[Path, Any]]]:
+    config: Config, chosen: dict[Path, object], rng: object
+) -> Iterator[tuple[Config, dict[Path, object]]]:
     """A value that was chosen may be a space of its own."""
     if next(unresolved(config), None) is None:
         yield config, chosen
@@ -206,7 +208,7 @@ def copied(space: object) -> Any:
     return copy.copy(space) if isinstance(space, Mapping) else space
 
 
-def _put(config: Any, path: Path, value: Any) -> None:
+def _put(config: Any, path: Path, value: object) -> None:
     *way, last = path
     for key in way:
         inner = config[key]
@@ -218,8 +220,8 @@ def _put(config: Any, path: Path, value: Any) -> None:
 
 
 def parse_spec_vars(
-    spec: Mapping[str, Any],
-) -> tuple[list[tuple[Path, Any]], list[tuple[Path, Domain]], list[tuple[Path, Any]]]:
+    spec: Mapping[str, object],
+) -> tuple[list[tuple[Path, object]], list[tuple[Path, Domain]], list[tuple[Path, list[object]]]]:
     """Return the constants, the domains and the grids of a space, each with the keys that lead to it.
 
     Grids are pairs of their keys and the list of their values.
@@ -230,7 +232,7 @@ def parse_spec_vars(
     return list(_constants(spec, {path for path, _ in found})), domains, grids
 
 
-def _constants(space: object, choices: set[Path], path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _constants(space: object, choices: set[Path], path: Path = ()) -> Iterator[tuple[Path, object]]:
     if path in choices:
         return
     if isinstance(space, Mapping):
@@ -243,12 +245,12 @@ def _constants(space: object, choices: set[Path], path: Path = ()) -> Iterator[t
         yield path, space
 
 
-def format_vars(resolved_vars: Mapping[Path, Any]) -> str:
+def format_vars(resolved_vars: Mapping[Path, object]) -> str:
     """Return chosen values as a short text, such as ``lr=0.1000,layers=2``, for names of folders."""
     return formatted(resolved_vars)
 
 
-def paths_of(config: Mapping[str, Any]) -> dict[Path, Any]:
+def paths_of(config: Mapping[str, object]) -> dict[Path, object]:
     """The values of a configuration, by the keys that lead to them."""
     return {tuple(name.split("/")): value for name, value in flattened(config).items()}
 
@@ -257,9 +259,9 @@ def flat_name(path: Path) -> str:
     return "/".join(map(str, path))
 
 
-def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+def nested(flat: Mapping[str, object]) -> Config:
     """``{"a/b": 1}`` as ``{"a": {"b": 1}}``."""
-    made: dict[str, Any] = {}
+    made: Config = {}
     for name, value in flat.items():
         *way, last = name.split("/")
         inner = made
@@ -269,13 +271,13 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def experiment_tag(index: int, chosen: Mapping[Path, Any]) -> str:
+def experiment_tag(index: int, chosen: Mapping[Path, object]) -> str:
     """A short name of a configuration, such as ``3_lr=0.1000,layers=2``."""
     values = formatted(chosen)
     return f"{index}_{values}" if values else str(index)
 
 
-def formatted(chosen: Mapping[Path, Any]) -> str:
+def formatted(chosen: Mapping[Path, object]) -> str:
     """Values with their names, in letters that the name of a folder may have."""
     paths = sorted(chosen, key=lambda path: [str(part) for part in path])
     return ",".join(f"{_plain(path[-1])}={_plain(chosen[path])}" for path in paths)

@@ -78,7 +78,7 @@ class FunctionStopper(NoopStopper):
         True
     """
 
-    def __init__(self, function: Callable[[str, dict[str, Any]], bool]) -> None:
+    def __init__(self, function: Callable[[str, Report], bool]) -> None:
         self._function = function
 
     def __call__(self, trial_id: str, result: Report) -> bool:
@@ -275,7 +275,7 @@ class ExperimentPlateauStopper(Stopper):
             raise ValueError("`top` must be a whole number above 1.")
         if patience < 0:
             raise ValueError("`patience` must be a whole number from 0 up.")
-        given: Any = std
+        given: object = std
         if not isinstance(given, int | float) or given <= 0:
             raise ValueError("`std` must be a number above 0.")
         self._metric, self._std, self._top, self._mode = metric, std, top, mode

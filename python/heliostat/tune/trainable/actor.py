@@ -13,6 +13,7 @@ from heliostat.tune.trainable.function_run import FunctionRun
 from heliostat.tune.trainable.handed import Packed
 from heliostat.tune.trainable.output import Copied
 from heliostat.tune.trainable.spec import Batch, Spec, failure
+from heliostat.tune.trainable.trainable import Trainable
 from heliostat.tune.trainable.util import is_class
 
 
@@ -23,11 +24,11 @@ class TrialActor:
         self._trainable = trainable
         self._home = os.getcwd()
         self._run: Any = None
-        self._object: Any = None
+        self._object: Trainable | None = None
         self._output: Copied | None = None
         self._made: Packed | None = None
 
-    def both(self, method: str, *given: Any) -> tuple[Batch, Packed | None]:
+    def both(self, method: str, *given: object) -> tuple[Batch, Packed | None]:
         """Return the result of a method, and the files of the checkpoint that it has made."""
         batch: Batch = getattr(self, method)(*given)
         made = self._made

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from typing import Any
 
 from heliostat.tune import context
 from heliostat.tune.result import SHOULD_CHECKPOINT
@@ -18,7 +17,9 @@ from heliostat.tune.trainable.trainable import Trainable
 class ClassRun:
     """One run of a ``Trainable``; another one may take over its object."""
 
-    def __init__(self, trainable: Any, spec: Spec, earlier: Trainable | None = None) -> None:
+    def __init__(
+        self, trainable: type[Trainable], spec: Spec, earlier: Trainable | None = None
+    ) -> None:
         self.spec, self.checkpoint = spec, spec.checkpoint
         self._saved = spec.checkpoints
         self._fresh = True

@@ -16,7 +16,7 @@ from typing import Any
 
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune import context
-from heliostat.tune.aliases import Report
+from heliostat.tune.aliases import Config, Report
 from heliostat.tune.result import DEFAULT_METRIC
 from heliostat.tune.trainable.handed import Packed, packed
 from heliostat.tune.trainable.spec import Batch, Spec, failure
@@ -33,14 +33,14 @@ class Stopped(SystemExit):
 class FunctionRun:
     """One run of a function."""
 
-    def __init__(self, function: Callable[[dict[str, Any]], Any], spec: Spec) -> None:
+    def __init__(self, function: Callable[[Config], object], spec: Spec) -> None:
         self.spec, self.checkpoint = spec, spec.checkpoint
         self._function = function
         self._timing = Timing(spec.iteration, spec.total_s, spec.counts)
         self._saved = spec.checkpoints
         self.packed: Packed | None = None  # the checkpoint that was made last
         self._changed = threading.Condition()
-        self._made: list[dict[str, Any]] = []
+        self._made: list[Report] = []
         self._decision: str | None = None
         self._batch: Batch | None = None  # the last one, when the function has ended
         self._thread = threading.Thread(target=self._main, name="heliostat-trial", daemon=True)
@@ -64,7 +64,7 @@ class FunctionRun:
             self._changed.notify_all()
 
     def _call(self) -> None:
-        given = self._function(dict(self.spec.config))
+        given: Any = self._function(dict(self.spec.config))
         if hasattr(given, "__next__"):
             for output in given:
                 self._output(output)

@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -26,13 +27,13 @@ class FunctionTrainable(Trainable):
     """
 
     # Set by wrap_function; a tuner runs it without this class.
-    function: ClassVar[Any]
+    function: ClassVar[Callable[..., object]]
 
     def setup(self, config: Config) -> None:
         self._run: FunctionRun | None = None
         self._begin_from: str | None = None
         self._folder = tempfile.mkdtemp(prefix="trial_")
-        self._last: dict[str, Any] = {}
+        self._last: Report = {}
 
     def step(self) -> Report:
         """Return the function's next report; the last one again, as done, when it has ended.
@@ -110,7 +111,9 @@ _COUNTED = frozenset(
 )
 
 
-def wrap_function(train_func: Any, name: str | None = None) -> type[FunctionTrainable]:
+def wrap_function(
+    train_func: Callable[..., object], name: str | None = None
+) -> type[FunctionTrainable]:
     """Return a class whose steps are the reports of a function of a config.
 
     Args:

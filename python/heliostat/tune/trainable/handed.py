@@ -79,6 +79,6 @@ class HandedCheckpoint(Checkpoint):
         with tempfile.TemporaryDirectory(prefix="checkpoint_") as folder:
             yield self.to_directory(folder)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Elsewhere it is one of the storage."""
         return Checkpoint, (self.path, self._filesystem)

@@ -7,7 +7,6 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from heliostat.tune.aliases import Report
 from heliostat.tune.result import (
@@ -33,7 +32,7 @@ class Timing:
         self._node_ip = os.environ.get("HELIOSTAT_NODE_HOST", "127.0.0.1")
         self._last = time.perf_counter()
 
-    def fill(self, metrics: Report, trial_id: str) -> dict[str, Any]:
+    def fill(self, metrics: Report, trial_id: str) -> Report:
         """The metrics of one more result, completed. Names that are there already stay."""
         now = time.perf_counter()
         took, self._last = now - self._last, now
@@ -72,7 +71,7 @@ class Timing:
         return metrics
 
 
-def counts_of(metrics: Mapping[str, Any]) -> dict[str, float]:
+def counts_of(metrics: Report) -> dict[str, float]:
     """How much was counted up to a result, by the names of the totals."""
     found = {total: metrics.get(total) for total in COUNTED.values()}
     return {total: count for total, count in found.items() if isinstance(count, int | float)}

@@ -50,7 +50,7 @@ class Trainable:
         self.config = config or {}
         self._spec: Any = None
         self._timing = Timing()
-        self._last_result: dict[str, Any] = {}
+        self._last_result: Report = {}
         self.setup(dict(self.config))
 
     # --- what users write ---
@@ -154,9 +154,7 @@ class Trainable:
         self.log_result(result)
         return result
 
-    def train_buffered(
-        self, buffer_time_s: float, max_buffer_length: int = 1000
-    ) -> list[dict[str, Any]]:
+    def train_buffered(self, buffer_time_s: float, max_buffer_length: int = 1000) -> list[Report]:
         """Run steps for a time; their results.
 
         It ends earlier with a result that is done or asks for a checkpoint.
@@ -265,11 +263,11 @@ class Trainable:
         """End."""
         self.cleanup()
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         """Return the configuration."""
         return self.config
 
-    def get_auto_filled_metrics(self) -> dict[str, Any]:
+    def get_auto_filled_metrics(self) -> Report:
         """Return what is added to each result."""
         return self._timing.fill({}, self.trial_id)
 

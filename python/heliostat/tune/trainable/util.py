@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
 from heliostat.core.platform.preload import mentioned
@@ -17,6 +17,10 @@ from heliostat.tune.execution.placement_groups import (
     as_resources,
     is_function_of_config,
 )
+
+if TYPE_CHECKING:
+    from heliostat import ObjectRef
+    from heliostat.tune.trainable.trainable import Trainable
 
 
 def is_class(trainable: object) -> bool:
@@ -105,7 +109,7 @@ def with_parameters(trainable: object, **kwargs: object) -> Any:
         return _class_with(trainable, refs)
 
     @functools.wraps(trainable)
-    def function(config: Config) -> Any:
+    def function(config: Config) -> object:
         return trainable(config, **dict(zip(refs, ray.get(list(refs.values())), strict=True)))
 
     # The signature is that of a function of a config alone.
@@ -113,7 +117,7 @@ def with_parameters(trainable: object, **kwargs: object) -> Any:
     return function
 
 
-def _put(name: str, value: object) -> Any:
+def _put(name: str, value: object) -> ObjectRef:
     try:
         return ray.put(value)
     except TypeError as error:
@@ -123,8 +127,8 @@ def _put(name: str, value: object) -> Any:
         ) from error
 
 
-def _class_with(trainable: Any, refs: dict[str, Any]) -> Any:
-    def setup(self: Any, config: Config) -> None:
+def _class_with(trainable: Any, refs: dict[str, ObjectRef]) -> type[Trainable]:
+    def setup(self: object, config: Config) -> None:
         values = dict(zip(refs, ray.get(list(refs.values())), strict=True))
         trainable.setup(self, config, **values)
 
@@ -136,7 +140,7 @@ def with_resources(
     resources: Mapping[str, float]
     | PlacementGroupFactory
     | ScalingConfig
-    | Callable[[dict[str, Any]], Any],
+    | Callable[[Config], object],
 ) -> Any:
     """Say what each trial of a trainable takes; what it said before no longer counts.
 
@@ -166,11 +170,11 @@ def with_resources(
         def default_resource_request(cls: type, config: Config) -> Any:
             return wanted(config) if is_function_of_config(wanted) else wanted
 
-        own: dict[str, Any] = {"default_resource_request": classmethod(default_resource_request)}
+        own: dict[str, object] = {"default_resource_request": classmethod(default_resource_request)}
         return type(trainable.__name__, (trainable,), own)
 
     @functools.wraps(trainable)
-    def made(config: Config, **bound: Any) -> Any:  # by with_parameters
+    def made(config: Config, **bound: object) -> object:  # by with_parameters
         return trainable(config, **bound)
 
     made._resources = wanted  # type: ignore[attr-defined] # ours

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import heliostat as ray
+from heliostat.tune.aliases import Config
 from heliostat.tune.trainable.trainable import Trainable
 from heliostat.tune.utils.waiting import wait_for_gpu, warn_if_slow
 from heliostat.util import inspect_serializability
@@ -142,7 +143,7 @@ def deep_update(
     return original
 
 
-def diagnose_serialization(trainable: Callable[..., Any]) -> bool | set[Any]:
+def diagnose_serialization(trainable: Callable[..., object]) -> bool | set[Any]:
     """Whether a trainable can be sent to a worker.
 
     Returns:
@@ -153,7 +154,7 @@ def diagnose_serialization(trainable: Callable[..., Any]) -> bool | set[Any]:
 
 
 def validate_save_restore(
-    trainable_cls: type[Trainable], config: Mapping[str, Any] | None = None, num_gpus: int = 0
+    trainable_cls: type[Trainable], config: Config | None = None, num_gpus: int = 0
 ) -> bool:
     """Run a class trainable on two workers, and restore one from the other's checkpoint.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from heliostat.train.controller.results import duration
@@ -191,7 +191,7 @@ def _svg(height: float, body: str) -> str:
     return f'<svg viewBox="0 0 {_WIDTH:.0f} {height:.0f}" role="img">{body}</svg>'
 
 
-def _scale(values: Sequence[float], height: float) -> Any:
+def _scale(values: Sequence[float], height: float) -> Callable[[float], float]:
     low, high = min(values), max(values)
     unit = max(abs(low), abs(high)) or 1.0  # the difference of two floats may be none
     span = (high / unit - low / unit) or 1.0
@@ -202,7 +202,7 @@ def _scale(values: Sequence[float], height: float) -> Any:
     return y
 
 
-def _ends(values: Sequence[float], y: Any) -> str:
+def _ends(values: Sequence[float], y: Callable[[float], float]) -> str:
     """The largest and the smallest value at the axis."""
     return "".join(
         f'<text x="{_LEFT - 4}" y="{y(value) + 3:.1f}" text-anchor="end">{number(value)}</text>'

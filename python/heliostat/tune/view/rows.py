@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from heliostat.tune.aliases import Config
 from heliostat.tune.runner.store import read_results
 from heliostat.tune.runner.trial import Trial, rank
 from heliostat.tune.stopper import flattened
@@ -34,7 +35,7 @@ class Row:
     name: str
     state: str
     folder: str
-    parameters: dict[str, Any]
+    parameters: Config
     value: float | None
     iterations: int
     began: float | None

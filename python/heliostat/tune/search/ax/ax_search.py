@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from heliostat.tune.aliases import Report
-from heliostat.tune.search.library import LibrarySearcher, unknown_domain
+from heliostat.tune.aliases import Config, Report
+from heliostat.tune.search.library import Asked, LibrarySearcher, unknown_domain
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 
 
@@ -31,14 +30,14 @@ class AxSearch(LibrarySearcher):
 
     def __init__(
         self,
-        space: Any = None,
+        space: object = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         parameter_constraints: list[str] | None = None,
         outcome_constraints: list[str] | None = None,
         ax_client: Any = None,
-        **ax_kwargs: Any,
+        **ax_kwargs: object,
     ) -> None:
         super().__init__(space, metric, mode, points_to_evaluate)
         self._constraints = parameter_constraints, outcome_constraints
@@ -54,7 +53,7 @@ class AxSearch(LibrarySearcher):
             self._metric = getattr(objective, "metric", objective).name
             self._mode = "min" if objective.minimize else "max"
 
-    def _convert(self, domains: dict[str, Domain]) -> Any:
+    def _convert(self, domains: dict[str, Domain]) -> object:
         return [_parameter(name, domain) for name, domain in domains.items()]
 
     def _begin(self) -> None:
@@ -72,7 +71,7 @@ class AxSearch(LibrarySearcher):
             outcome_constraints=outcomes,
         )
 
-    def _ask(self) -> tuple[Any, Mapping[str, Any]] | None:
+    def _ask(self) -> Asked | None:
         from ax.exceptions.core import DataRequiredError
         from ax.exceptions.generation_strategy import MaxParallelismReachedException
 
@@ -82,7 +81,7 @@ class AxSearch(LibrarySearcher):
             return None
         return number, values
 
-    def _ask_point(self, values: dict[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    def _ask_point(self, values: Config) -> Asked:
         values, number = self._client.attach_trial(values)
         return number, values
 
@@ -101,7 +100,7 @@ class AxSearch(LibrarySearcher):
         else:
             self._client.complete_trial(trial_index=number, raw_data=data)
 
-    def _tell(self, asked: Any, loss: float | None) -> None:
+    def _tell(self, asked: object, loss: float | None) -> None:
         if loss is None:
             self._client.abandon_trial(trial_index=asked, reason="no result")
             return
@@ -116,7 +115,7 @@ def _has_experiment(client: Any) -> bool:
         return False
 
 
-def _parameter(name: str, domain: Domain) -> dict[str, Any]:
+def _parameter(name: str, domain: Domain) -> dict[str, object]:
     """Steps are left out: Ax knows none."""
     if isinstance(domain, Categorical):
         return {"name": name, "type": "choice", "values": domain.categories}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-from heliostat.tune.aliases import Space
-from heliostat.tune.search.library import LibrarySearcher, unknown_domain
+from heliostat.tune.aliases import Config, Space
+from heliostat.tune.search.library import Asked, LibrarySearcher, unknown_domain
 from heliostat.tune.search.sample import Domain, Float
 from heliostat.tune.search.searcher import Searcher
+
+if TYPE_CHECKING:
+    from heliostat.tune.analysis import ExperimentAnalysis
 
 
 class BayesOptSearch(LibrarySearcher):
@@ -41,14 +44,14 @@ class BayesOptSearch(LibrarySearcher):
         space: Space | None = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
-        utility_kwargs: dict[str, Any] | None = None,
+        points_to_evaluate: list[Config] | None = None,
+        utility_kwargs: Mapping[str, object] | None = None,
         random_state: int = 42,
         random_search_steps: int = 10,
         verbose: int = 0,
         patience: int = 5,
         skip_duplicate: bool = True,
-        analysis: Any = None,
+        analysis: ExperimentAnalysis | None = None,
         repeat_float_precision: int = 5,
     ) -> None:
         super().__init__(space, metric, mode, points_to_evaluate)
@@ -58,12 +61,12 @@ class BayesOptSearch(LibrarySearcher):
         self._seed, self._random_steps, self._verbose = random_state, random_search_steps, verbose
         self._patience, self._skip, self._digits = patience, skip_duplicate, repeat_float_precision
         self._analysis = analysis
-        self._came: Counter[tuple[Any, ...]] = Counter()
+        self._came: Counter[tuple[float, ...]] = Counter()
         self._random_given = 0
-        self._early: list[tuple[dict[str, Any], float]] = []
+        self._early: list[tuple[object, float]] = []
         self._is_learning = False
 
-    def _convert(self, domains: dict[str, Domain]) -> Any:
+    def _convert(self, domains: dict[str, Domain]) -> object:
         space = {}
         for name, domain in domains.items():
             if not isinstance(domain, Float) or domain.bell is not None or domain.is_log:
@@ -74,9 +77,9 @@ class BayesOptSearch(LibrarySearcher):
     def _begin(self) -> None:
         import bayes_opt
 
-        options: dict[str, Any] = {"verbose": self._verbose, "random_state": self._seed}
+        options: dict[str, object] = {"verbose": self._verbose, "random_state": self._seed}
         if hasattr(bayes_opt, "UtilityFunction"):  # up to 1.5
-            self._function: Any = bayes_opt.UtilityFunction(**self._utility)
+            self._function: object = bayes_opt.UtilityFunction(**self._utility)
         else:
             self._function = None
             options["acquisition_function"] = _acquisition(self._utility, self._seed)
@@ -89,7 +92,7 @@ class BayesOptSearch(LibrarySearcher):
                 if loss is not None:
                     self._optimizer.register(values, -loss)
 
-    def _ask(self) -> tuple[Any, Mapping[str, Any]] | str | None:
+    def _ask(self) -> Asked | str | None:
         if not self._is_learning and self._random_given >= self._random_steps > 0:
             return None  # the first results are waited for
         found = self._optimizer.suggest(*([self._function] if self._function else []))
@@ -102,18 +105,18 @@ class BayesOptSearch(LibrarySearcher):
         self._random_given += 1
         return values, values
 
-    def _noted(self, values: dict[str, Any]) -> bool:
+    def _noted(self, values: Config) -> bool:
         """Whether the configuration came before."""
         key = tuple(round(float(values[name]), self._digits) for name in sorted(values))
         self._came[key] += 1
         return self._came[key] > 1
 
-    def _ask_point(self, values: dict[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    def _ask_point(self, values: Config) -> Asked:
         self._noted(values)
         self._random_given += 1
         return values, values
 
-    def _tell(self, asked: Any, loss: float | None) -> None:
+    def _tell(self, asked: object, loss: float | None) -> None:
         if loss is None:
             self._random_given -= not self._is_learning  # another one takes its place
             return
@@ -125,7 +128,7 @@ class BayesOptSearch(LibrarySearcher):
             self._early.clear()
 
 
-def _acquisition(utility: Mapping[str, Any], seed: int) -> Any:
+def _acquisition(utility: Mapping[str, object], seed: int) -> object:
     from bayes_opt import acquisition
 
     kind = utility["kind"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from heliostat.tune.aliases import Config, Report
-from heliostat.tune.search.library import LibrarySearcher, unknown_domain
+from heliostat.tune.search.library import Asked, LibrarySearcher, plain, unknown_domain
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 
 logger = logging.getLogger("heliostat")
@@ -18,7 +18,7 @@ class _Job(NamedTuple):
     """A result as HpBandSter reads it."""
 
     result: dict[str, float]
-    kwargs: dict[str, Any]
+    kwargs: dict[str, object]
     exception: None = None
 
 
@@ -45,10 +45,10 @@ class TuneBOHB(LibrarySearcher):
     def __init__(
         self,
         space: object = None,
-        bohb_config: dict[str, Any] | None = None,
+        bohb_config: Mapping[str, object] | None = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         seed: int | None = None,
         max_concurrent: int = 0,
     ) -> None:
@@ -63,7 +63,7 @@ class TuneBOHB(LibrarySearcher):
         self._max_concurrent = max_concurrent
         return True
 
-    def _convert(self, domains: dict[str, Domain]) -> Any:
+    def _convert(self, domains: dict[str, Domain]) -> object:
         import ConfigSpace
 
         space = ConfigSpace.ConfigurationSpace()
@@ -85,9 +85,9 @@ class TuneBOHB(LibrarySearcher):
             return None
         return super().suggest(trial_id)
 
-    def _ask(self) -> tuple[Any, Mapping[str, Any]]:
+    def _ask(self) -> Asked:
         found, _ = self._model.get_config(None)
-        values = {name: _plain(value) for name, value in dict(found).items()}
+        values = {name: plain(value) for name, value in dict(found).items()}
         return values, values
 
     def on_trial_result(self, trial_id: str, result: Report) -> None:
@@ -118,7 +118,7 @@ class TuneBOHB(LibrarySearcher):
         self._paused.discard(trial_id)
 
 
-def _hyperparameter(name: str, domain: Domain) -> Any:
+def _hyperparameter(name: str, domain: Domain) -> object:
     """Steps are left out: BOHB knows none."""
     import ConfigSpace
 
@@ -134,9 +134,3 @@ def _hyperparameter(name: str, domain: Domain) -> Any:
             name, lower=int(domain.lower), upper=last, log=domain.is_log
         )
     raise unknown_domain("TuneBOHB", name, domain)
-
-
-def _plain(value: object) -> Any:
-    """numpy's values as Python's."""
-    item = getattr(value, "item", None)
-    return item() if callable(item) else value

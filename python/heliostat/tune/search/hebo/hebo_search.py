@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from heliostat.tune.aliases import Config
-from heliostat.tune.search.library import LibrarySearcher, unknown_domain
+from heliostat.tune.search.library import Asked, LibrarySearcher, unknown_domain
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 from heliostat.tune.stopper import flattened
 
@@ -41,7 +38,7 @@ class HEBOSearch(LibrarySearcher):
         space: object = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         evaluated_rewards: list[float] | None = None,
         random_state_seed: int | None = None,
         max_concurrent: int = 8,
@@ -56,13 +53,13 @@ class HEBOSearch(LibrarySearcher):
             )
         self._rewards, self._seed = list(evaluated_rewards or []), random_state_seed
         self._max_concurrent, self._options = max_concurrent, kwargs
-        self._coming: list[dict[str, Any]] = []
+        self._coming: list[Config] = []
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         self._max_concurrent = max_concurrent
         return True
 
-    def _convert(self, domains: dict[str, Domain]) -> Any:
+    def _convert(self, domains: dict[str, Domain]) -> object:
         from hebo.design_space.design_space import DesignSpace
 
         return DesignSpace().parse([_parameter(name, one) for name, one in domains.items()])
@@ -87,7 +84,7 @@ class HEBOSearch(LibrarySearcher):
             return None
         return super().suggest(trial_id)
 
-    def _ask(self) -> tuple[Any, Mapping[str, Any]]:
+    def _ask(self) -> Asked:
         if not self._coming:
             frame = self._optimizer.suggest(n_suggestions=self._max_concurrent)
             self._coming = frame.to_dict("records")
@@ -102,7 +99,7 @@ class HEBOSearch(LibrarySearcher):
             self._optimizer.observe(pd.DataFrame([asked]), np.array([loss]))
 
 
-def _parameter(name: str, domain: Domain) -> dict[str, Any]:
+def _parameter(name: str, domain: Domain) -> dict[str, object]:
     if isinstance(domain, Categorical):
         return {"name": name, "type": "cat", "categories": list(domain.categories)}
     if isinstance(domain, Float) and domain.bell is None:

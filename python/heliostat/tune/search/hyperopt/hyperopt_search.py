@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from heliostat.tune.aliases import Space, State
-from heliostat.tune.search.library import LibrarySearcher, domains_of, unknown_domain
+from heliostat.tune.aliases import Config, Space, State
+from heliostat.tune.search.library import Asked, LibrarySearcher, domains_of, plain, unknown_domain
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 from heliostat.tune.search.variant_generator import unresolved
 from heliostat.tune.stopper import flattened
@@ -37,7 +37,7 @@ class HyperOptSearch(LibrarySearcher):
         space: Space | None = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         n_initial_points: int | None = 20,
         random_state_seed: int | None = None,
         gamma: float | None = 0.25,
@@ -45,7 +45,7 @@ class HyperOptSearch(LibrarySearcher):
         super().__init__(space, metric, mode, points_to_evaluate)
         self._startup, self._gamma, self._seed = n_initial_points, gamma, random_state_seed
 
-    def _convert(self, domains: dict[str, Domain]) -> Any:
+    def _convert(self, domains: dict[str, Domain]) -> object:
         return {name: _expression(name, domain) for name, domain in domains.items()}
 
     def _begin(self) -> None:
@@ -61,14 +61,14 @@ class HyperOptSearch(LibrarySearcher):
         given = {name: value for name, value in options.items() if value is not None}
         self._algorithm = functools.partial(hyperopt.tpe.suggest, **given)
 
-    def _ask(self) -> tuple[Any, Mapping[str, Any]]:
+    def _ask(self) -> Asked:
         ids = self._trials.new_trial_ids(1)
         self._trials.refresh()
         seed = int(self._random.randint(2**31 - 1))
         (document,) = self._algorithm(ids, self._domain, self._trials, seed)
         return self._added(document)
 
-    def _ask_point(self, values: dict[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    def _ask_point(self, values: Config) -> Asked:
         from hyperopt.fmin import generate_trials_to_calculate
 
         labels = {
@@ -80,14 +80,14 @@ class HyperOptSearch(LibrarySearcher):
         document["misc"]["idxs"] = {name: [document["tid"]] for name in labels}
         return self._added(document)
 
-    def _added(self, document: dict[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    def _added(self, document: dict[str, Any]) -> Asked:
         import hyperopt
 
         self._trials.insert_trial_docs([document])
         self._trials.refresh()
         labels = hyperopt.base.spec_from_misc(document["misc"])
         values = hyperopt.space_eval(self._space, labels)
-        return document["tid"], {name: _plain(value) for name, value in values.items()}
+        return document["tid"], {name: plain(value) for name, value in values.items()}
 
     def _tell(self, asked: object, loss: float | None) -> None:
         import hyperopt
@@ -113,7 +113,7 @@ class HyperOptSearch(LibrarySearcher):
             self._domain = hyperopt.base.Domain(lambda values: values, self._space)
 
 
-def _expression(name: str, domain: Domain) -> Any:
+def _expression(name: str, domain: Domain) -> object:
     """Hyperopt's word for a domain; whole numbers exclude the upper bound, as Tune's do."""
     from hyperopt import hp
     from hyperopt.pyll import scope
@@ -143,7 +143,7 @@ def _expression(name: str, domain: Domain) -> Any:
     raise unknown_domain("HyperOptSearch", name, domain)
 
 
-def _inner(name: str, place: int, value: object) -> Any:
+def _inner(name: str, place: int, value: object) -> object:
     """A choice may be a space of its own."""
     if isinstance(value, Domain):
         return _expression(f"{name}/{place}", value)
@@ -155,7 +155,7 @@ def _inner(name: str, place: int, value: object) -> Any:
     return value
 
 
-def _index(expression: Any, name: str, value: Any) -> Any:
+def _index(expression: Any, name: str, value: object) -> object:
     """The place of a value among those of a choice; other values are themselves."""
     if getattr(expression, "name", None) != "switch":
         return value
@@ -163,9 +163,3 @@ def _index(expression: Any, name: str, value: Any) -> Any:
     if value not in values:
         raise ValueError(f"points_to_evaluate: {name!r} has no value {value!r}, only {values}.")
     return values.index(value)
-
-
-def _plain(value: object) -> Any:
-    """numpy's numbers as Python's."""
-    item = getattr(value, "item", None)
-    return item() if callable(item) else value

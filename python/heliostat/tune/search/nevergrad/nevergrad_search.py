@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from heliostat.tune.search.library import LibrarySearcher, unknown_domain
+from heliostat.tune.aliases import Config
+from heliostat.tune.search.library import Asked, LibrarySearcher, plain, unknown_domain
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 
 BUDGET = 100  # by which the default optimizer chooses its way; there may be more trials
@@ -33,11 +34,11 @@ class NevergradSearch(LibrarySearcher):
     def __init__(
         self,
         optimizer: Any = None,
-        optimizer_kwargs: dict[str, Any] | None = None,
-        space: Any = None,
+        optimizer_kwargs: Mapping[str, object] | None = None,
+        space: object = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
     ) -> None:
         is_made = hasattr(optimizer, "ask") and not isinstance(optimizer, type)
         if is_made and optimizer_kwargs:
@@ -49,7 +50,7 @@ class NevergradSearch(LibrarySearcher):
         self._kind = None if is_made else optimizer
         self._optimizer: Any = optimizer if is_made else None
 
-    def _convert(self, domains: dict[str, Domain]) -> Any:
+    def _convert(self, domains: dict[str, Domain]) -> object:
         import nevergrad
 
         return nevergrad.p.Dict(**{name: _parameter(name, one) for name, one in domains.items()})
@@ -63,10 +64,10 @@ class NevergradSearch(LibrarySearcher):
                 self._options.setdefault("budget", BUDGET)
             self._optimizer = self._kind(self._space, **self._options)
 
-    def _ask(self) -> tuple[Any, Mapping[str, Any]]:
+    def _ask(self) -> Asked:
         return self._values_of(self._optimizer.ask())
 
-    def _ask_point(self, values: dict[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    def _ask_point(self, values: Config) -> Asked:
         if self._names is not None:
             self._optimizer.suggest([values[name] for name in self._names])
         elif isinstance(self._optimizer.parametrization.value, Mapping):
@@ -75,19 +76,19 @@ class NevergradSearch(LibrarySearcher):
             self._optimizer.suggest(**values)
         return self._ask()
 
-    def _values_of(self, candidate: Any) -> tuple[Any, Mapping[str, Any]]:
+    def _values_of(self, candidate: Any) -> Asked:
         if self._names is not None:
             array = candidate.args[0] if candidate.args else candidate.value
             return candidate, dict(zip(self._names, (float(one) for one in array), strict=True))
         found = candidate.kwargs or candidate.value
-        return candidate, {name: _plain(value) for name, value in found.items()}
+        return candidate, {name: plain(value) for name, value in found.items()}
 
     def _tell(self, asked: object, loss: float | None) -> None:
         if loss is not None:
             self._optimizer.tell(asked, loss)
 
 
-def _parameter(name: str, domain: Domain) -> Any:
+def _parameter(name: str, domain: Domain) -> object:
     """Steps are left out: Nevergrad knows none."""
     import nevergrad
 
@@ -106,9 +107,3 @@ def _parameter(name: str, domain: Domain) -> Any:
             return nevergrad.p.Log(lower=first, upper=last).set_integer_casting()
         return nevergrad.p.Scalar(lower=first, upper=last).set_integer_casting()
     raise unknown_domain("NevergradSearch", name, domain)
-
-
-def _plain(value: object) -> Any:
-    """numpy's numbers as Python's."""
-    item = getattr(value, "item", None)
-    return item() if callable(item) else value

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from optuna.storages import JournalStorage
 from optuna.storages._heartbeat import BaseHeartbeat
@@ -19,6 +19,10 @@ from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import TrialState
 
 from heliostat.experimental import internal_kv
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import FrozenTrial
 
 NAMESPACE = "_optuna_journals"
 BEATS = "_optuna_heartbeats"
@@ -73,13 +77,15 @@ class HeadStorage(JournalStorage, BaseHeartbeat):  # type: ignore[misc] # not ty
         name: str,
         interval_s: int | None,
         grace_s: int | None,
-        failed: Callable[[Any, Any], None] | None,
+        failed: Callable[[Study, FrozenTrial], None] | None,
     ) -> None:
         super().__init__(HeadJournal(name))
         self._name, self._interval_s, self._failed = name, interval_s, failed
         self._grace_s = grace_s or 2 * (interval_s or 0)
 
-    def set_trial_state_values(self, trial_id: int, state: Any, values: Any = None) -> bool:
+    def set_trial_state_values(
+        self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
+    ) -> bool:
         """As the journal's own; the sign of life of a trial that has ended goes."""
         done = bool(super().set_trial_state_values(trial_id, state, values))
         if self._interval_s is not None and state.is_finished():
@@ -106,11 +112,11 @@ class HeadStorage(JournalStorage, BaseHeartbeat):  # type: ignore[misc] # not ty
         """Seconds between two signs of life; None: there are none."""
         return self._interval_s
 
-    def get_heartbeat_stale_trial_callback(self) -> Callable[[Any, Any], None] | None:
+    def get_heartbeat_stale_trial_callback(self) -> Callable[[Study, FrozenTrial], None] | None:
         """The callback for a trial that has failed for want of heartbeats."""
         return self._failed
 
-    def get_failed_trial_callback(self) -> Callable[[Any, Any], None] | None:
+    def get_failed_trial_callback(self) -> Callable[[Study, FrozenTrial], None] | None:
         """The same, by the name that Optuna had for it before version 4.9."""
         return self._failed
 

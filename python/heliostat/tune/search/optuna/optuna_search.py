@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from heliostat.core.platform.extras import required
-from heliostat.tune.aliases import Config, Report
+from heliostat.tune.aliases import Config, Report, Space
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 from heliostat.tune.search.searcher import UNDEFINED_METRIC_MODE, UNDEFINED_SEARCH_SPACE, Searcher
-from heliostat.tune.search.variant_generator import flat_name, nested, unresolved
+from heliostat.tune.search.variant_generator import Path, flat_name, nested, unresolved
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import Trial
 
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
 
@@ -37,12 +41,12 @@ class OptunaSearch(Searcher):
         space: object = None,
         metric: str | list[str] | None = None,
         mode: str | list[str] | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         sampler: object = None,
         study_name: str | None = None,
         storage: object = None,
         seed: int | None = None,
-        evaluated_rewards: list[Any] | None = None,
+        evaluated_rewards: list[float | Sequence[float]] | None = None,
     ) -> None:
         optuna = required("optuna", "OptunaSearch")
         super().__init__(metric, mode)
@@ -60,12 +64,12 @@ class OptunaSearch(Searcher):
         self._study_name, self._storage = study_name or "optuna", storage
         # Programs take the study from here by Ray's name, to plot it.
         self._ot_study: Any = None
-        self._trials: dict[str, Any] = {}
+        self._trials: dict[str, Trial] = {}
         if self._space is not None and metric and mode:
             self._begin()
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: Config, **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         if self._space is not None and next(unresolved(config), None) is not None:
             return False
@@ -77,7 +81,7 @@ class OptunaSearch(Searcher):
         return True
 
     @staticmethod
-    def convert_search_space(spec: dict[str, Any]) -> dict[str, Any]:
+    def convert_search_space(spec: Space) -> dict[str, BaseDistribution]:
         """Return Optuna's distributions for the domains of a space, by names such as ``optimizer/lr``.
 
         Raises:
@@ -150,8 +154,8 @@ class OptunaSearch(Searcher):
 
     def add_evaluated_point(
         self,
-        parameters: dict[str, Any],
-        value: Any,
+        parameters: Config,
+        value: float | Sequence[float],
         error: bool = False,
         pruned: bool = False,
         intermediate_values: list[float] | None = None,
@@ -162,11 +166,10 @@ class OptunaSearch(Searcher):
             raise TypeError("A space that a function defines takes no evaluated points.")
         states = optuna.trial.TrialState
         state = states.FAIL if error else states.PRUNED if pruned else states.COMPLETE
-        several = isinstance(value, list | tuple)
         made = optuna.trial.create_trial(
             state=state,
-            value=None if several or error else value,
-            values=list(value) if several else None,
+            value=None if error or isinstance(value, list | tuple) else value,
+            values=list(value) if isinstance(value, list | tuple) else None,
             params=parameters,
             distributions=self._space,
             intermediate_values=dict(enumerate(intermediate_values or [])),
@@ -174,7 +177,7 @@ class OptunaSearch(Searcher):
         self._ot_study.add_trial(made)
 
 
-def distributions(space: Mapping[str, Any]) -> dict[str, Any]:
+def distributions(space: Mapping[str, object]) -> dict[str, BaseDistribution]:
     """Optuna's distributions for the domains in a space.
 
     Raises:
@@ -183,7 +186,7 @@ def distributions(space: Mapping[str, Any]) -> dict[str, Any]:
     return {flat_name(path): _distribution(path, domain) for path, domain in unresolved(space)}
 
 
-def _distribution(path: Any, domain: Any) -> Any:
+def _distribution(path: Path, domain: object) -> BaseDistribution:
     from optuna import distributions as kinds
 
     name = flat_name(path)

@@ -11,7 +11,9 @@ from heliostat.core.platform.extras import missing
 from heliostat.core.platform.optuna_urls import SCHEME
 
 if TYPE_CHECKING:
+    from optuna import Study
     from optuna.storages import JournalStorage
+    from optuna.trial import FrozenTrial
 
 NAME = "optuna"
 HEARTBEAT_S = 30
@@ -23,7 +25,7 @@ def cluster_storage(
     *,
     heartbeat_interval: int | None = None,
     grace_period: int | None = None,
-    failed_trial_callback: Callable[[Any, Any], None] | None = None,
+    failed_trial_callback: Callable[[Study, FrozenTrial], None] | None = None,
 ) -> JournalStorage:
     """Return a storage for Optuna that every process of the cluster reaches by its name.
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
-from heliostat.tune.search.library import LibrarySearcher, unknown_domain
+from heliostat.tune.aliases import Config, Space
+from heliostat.tune.search.library import Asked, LibrarySearcher, unknown_domain
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 from heliostat.tune.search.searcher import Searcher
 
@@ -35,10 +34,10 @@ class ZOOptSearch(LibrarySearcher):
         self,
         algo: str = "asracos",
         budget: int | None = None,
-        dim_dict: dict[str, Any] | None = None,
+        dim_dict: Space | None = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         parallel_num: int = 1,
         **kwargs: object,
     ) -> None:
@@ -49,7 +48,7 @@ class ZOOptSearch(LibrarySearcher):
             raise ValueError(f"algo={algo!r} must be 'asracos' or 'sracos'.")
         self._budget, self._parallel, self._options = budget, parallel_num, kwargs
 
-    def _convert(self, domains: dict[str, Domain]) -> Any:
+    def _convert(self, domains: dict[str, Domain]) -> object:
         return {name: _dimension(name, domain) for name, domain in domains.items()}
 
     def _begin(self) -> None:
@@ -63,7 +62,7 @@ class ZOOptSearch(LibrarySearcher):
             **self._options,
         )
 
-    def _ask(self) -> tuple[Any, Mapping[str, Any]] | str | None:
+    def _ask(self) -> Asked | str | None:
         solution = self._optimizer.suggest()
         if solution is None and not self._open:
             # ZOOpt waits for its first solutions even where all of them have their results.
@@ -75,7 +74,7 @@ class ZOOptSearch(LibrarySearcher):
             return None
         return solution, dict(zip(self._space, solution.get_x(), strict=True))
 
-    def _ask_point(self, values: dict[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    def _ask_point(self, values: Config) -> Asked:
         # ZOOpt up to 0.4 takes no points: they are tried, and it does not learn from them.
         return None, values
 
@@ -84,7 +83,7 @@ class ZOOptSearch(LibrarySearcher):
             self._optimizer.complete(asked, math.inf if loss is None else loss)
 
 
-def _dimension(name: str, domain: Domain) -> Any:
+def _dimension(name: str, domain: Domain) -> tuple[object, ...]:
     from zoopt import ValueType
 
     if isinstance(domain, Categorical):
