@@ -74,6 +74,15 @@ def measured(log, since, size):
         time.sleep(0.01)
 
 
+def drain(cluster, node):
+    """Have the cluster drain a node, as a cloud that takes the machine away does."""
+    heliostat = str(Path(sys.executable).with_name("heliostat"))
+    subprocess.run(
+        [heliostat, "drain-node", "--address", cluster.address, "--node-id", node.node_id,
+         "--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "bench",
+         "--deadline-remaining-seconds", "120"], check=True, capture_output=True)
+
+
 def round_(args):
     import ray
     from ray.cluster_utils import Cluster
@@ -99,11 +108,7 @@ def round_(args):
         join_s, join_pause_s = measured(log, time.time(), args.workers + 1)
         time.sleep(2)
         began = time.time()
-        heliostat = str(Path(sys.executable).with_name("heliostat"))
-        subprocess.run(
-            [heliostat, "drain-node", "--address", cluster.address, "--node-id", joined.node_id,
-             "--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "bench",
-             "--deadline-remaining-seconds", "120"], check=True, capture_output=True)
+        drain(cluster, joined)
         shrink_s, shrink_pause_s = measured(log, began, args.workers)
         while joined.is_alive():
             time.sleep(0.02)
@@ -113,10 +118,7 @@ def round_(args):
         cluster.add_node(num_cpus=1)
         time.sleep(1)
         count, began = len(steps(log)), time.time()
-        subprocess.run(
-            [heliostat, "drain-node", "--address", cluster.address, "--node-id", spare.node_id,
-             "--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "bench",
-             "--deadline-remaining-seconds", "120"], check=True, capture_output=True)
+        drain(cluster, spare)
         while spare.is_alive():
             time.sleep(0.02)
         time.sleep(1)

@@ -25,5 +25,5 @@ def _force_on_node(node_id: str, remote_func_or_actor_class: Any = None) -> Any:
 
 
 def _force_on_current_node(remote_func_or_actor_class: Any = None) -> Any:
-    """The same for the node of the caller."""
+    """Require the caller's own node, where nothing else is asked for."""
     return _force_on_node(ray.get_runtime_context().get_node_id(), remote_func_or_actor_class)

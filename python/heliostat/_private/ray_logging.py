@@ -1,4 +1,4 @@
-"""What schedulers set of how a driver prints workers' lines: ``ray_logging.RAY_DEDUP_LOGS = 0``."""
+"""How a driver prints workers' lines; schedulers set ``ray_logging.RAY_DEDUP_LOGS = 0``."""
 
 from __future__ import annotations
 

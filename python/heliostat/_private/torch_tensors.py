@@ -135,5 +135,5 @@ def move_tensors_to_device(
     if isinstance(batch, Mapping):
         return {name: entry(value) for name, value in batch.items()}
     if isinstance(batch, Sequence) and not isinstance(batch, str):
-        return type(batch)(entry(value) for value in batch)  # type: ignore[call-arg]
+        return type(batch)(entry(value) for value in batch)  # type: ignore[call-arg] # a list or a tuple
     raise ValueError(f"The batch is {type(batch).__name__}, not tensors.")

@@ -127,6 +127,6 @@ class RunConfig(_Run):
 
 
 def _for_training(given: Any, kind: type[Any]) -> Any:
-    """The same options in the class that trainers take, those left out that say nothing."""
+    """The options in the class that trainers take, without those that say nothing."""
     options = {one.name: getattr(given, one.name) for one in fields(given)}
     return kind(**{name: value for name, value in options.items() if value not in (None, False)})

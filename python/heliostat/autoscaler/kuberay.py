@@ -54,7 +54,7 @@ class Kubernetes:
 
     @classmethod
     def of_this_pod(cls) -> Kubernetes:
-        """As every pod is told. Raises ``OSError`` where there is no service account."""
+        """The API server that every pod is told of. Raises ``OSError`` where there is no service account."""
         host = os.environ.get("KUBERNETES_SERVICE_HOST", "kubernetes.default")
         port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         return cls(host, int(port))
@@ -159,7 +159,7 @@ class KubeRay:
         return self._cluster["spec"].get("autoscalerOptions") or {}
 
     def asked(self) -> dict[str, int]:
-        """Of each group, the replicas within its bounds."""
+        """The replicas of each group, within its bounds."""
         return {
             group["groupName"]: _replicas(group) * (group.get("numOfHosts") or 1)
             for group in self._groups()
@@ -221,7 +221,7 @@ def _doomed(group: Mapping[str, Any]) -> list[str]:
 
 
 def _replicas(group: Mapping[str, Any]) -> int:
-    """As the operator takes them."""
+    """The replicas of the groups in the form that the operator takes."""
     least, most = group.get("minReplicas", 0), group.get("maxReplicas")
     wanted = max(group.get("replicas") or 0, least)
     return int(wanted if most is None else min(wanted, most))

@@ -89,7 +89,7 @@ class LocalMachines:
         return dict(Counter(one.type for one in self.instances()))
 
     def instances(self) -> list[Instance]:
-        """The same, one by one."""
+        """The machines one by one."""
         with self._lock:
             for name, one in list(self._daemons.items()):
                 if not one.is_alive():

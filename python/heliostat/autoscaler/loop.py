@@ -131,7 +131,7 @@ class Autoscaler:
         return plan(there, self._types, +self._kept())
 
     def _kept(self) -> Counter[str]:
-        """Of each kind, the machines that were asked for and are not being drained."""
+        """The machines of each kind that were asked for and are not being drained."""
         counts = Counter(self._asked)
         counts.subtract(one.instance.type for one in self._leaving.values())
         return counts
@@ -141,7 +141,7 @@ class Autoscaler:
         return usual if kind.idle_timeout_s is None else kind.idle_timeout_s
 
     def _note_joined(self, state: State) -> None:
-        """Of those that were asked for, the first have come."""
+        """Note that the first of the machines that were asked for have come."""
         joined = _joined(state)
         for name, waiting in self._waiting.items():
             missing = max(self._asked[name] - joined[name], 0)

@@ -363,7 +363,7 @@ def _alike(several: list[pa.Table]) -> list[pa.Table]:
         elif _fits({_decoded_type(t) for t in types}):
             change = decoded
         else:
-            change = lambda column: tensors.from_objects(tensors.to_list(column))  # noqa: E731
+            change = lambda column: tensors.from_objects(tensors.to_list(column))  # noqa: E731 - beside two functions with names
         several = [_replaced(table, name, change) for table in several]
     return several
 
@@ -416,7 +416,7 @@ def unify(schemas: list[pa.Schema]) -> pa.Schema | None:
 
 
 def compact(table: pa.Table) -> pa.Table:
-    """The same rows in memory of their own if the table shows only a part of its buffers.
+    """The table, in memory of its own if it shows only a part of its buffers.
 
     Serializing a slice would otherwise carry everything that it was cut from.
     """

@@ -26,7 +26,7 @@ class SystemException(Exception):
 
 
 class ExecutionTimeoutError(Exception):
-    """Nothing has moved in an execution for ``DataContext.execution_no_progress_timeout_s``.
+    """An execution has not moved for ``DataContext.execution_no_progress_timeout_s``.
 
     Examples:
         >>> import ray

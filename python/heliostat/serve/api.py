@@ -146,6 +146,7 @@ def deployment(
         ...         return self.n + x
         >>> app = Adder.bind(1)
     """
+    # The arguments alone: no other local stands above this line.
     options = {
         key: value for key, value in locals().items() if key not in ("_func_or_class", "name")
     }

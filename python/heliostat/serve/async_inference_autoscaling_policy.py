@@ -17,7 +17,7 @@ logger = logging.getLogger("ray.serve")
 
 
 class AsyncInferenceAutoscalingPolicy:
-    """As many replicas as have ``target_ongoing_requests`` each of the requests and the tasks that wait.
+    """Ask for replicas that have ``target_ongoing_requests`` each of the requests and waiting tasks.
 
     ``AutoscalingPolicy(policy_function=AsyncInferenceAutoscalingPolicy, policy_kwargs={"broker_url": …,
     "queue_name": …})``, for deployments with ``@task_consumer``. The broker is asked beside the controller;

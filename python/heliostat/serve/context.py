@@ -232,7 +232,7 @@ def get_deployment_actor_context() -> DeploymentActorContext:
 
 
 def _get_internal_replica_context() -> ReplicaContext | None:
-    """The same as ``get_replica_context``, and ``None`` outside of a replica: programs use Ray's name."""
+    """Return what ``get_replica_context`` does, ``None`` outside of a replica: programs use Ray's name."""
     return _replica
 
 

@@ -31,7 +31,7 @@ class RayServeException(Exception):
 
 
 class BackPressureError(RayServeException):
-    """As many requests wait for the deployment as ``max_queued_requests`` allows.
+    """The deployment's queue is full: ``max_queued_requests`` wait.
 
     Examples:
         >>> from ray import serve

@@ -144,7 +144,7 @@ class ScalingDecision(BaseModel):  # type: ignore[misc] # without types
 
 
 class DeploymentAutoscalingDetail(BaseModel):  # type: ignore[misc] # without types
-    """What autoscaling has done with a deployment."""
+    """The decisions of autoscaling about a deployment."""
 
     scaling_status: AutoscalingStatus
     decisions: list[ScalingDecision] = Field(default_factory=list)
@@ -163,7 +163,7 @@ class DeploymentNode(BaseModel):  # type: ignore[misc] # without types
 
 
 class DeploymentTopology(BaseModel):  # type: ignore[misc] # without types
-    """Which deployments of an application have handles of which."""
+    """The handles between deployments of an application."""
 
     app_name: str
     nodes: dict[str, DeploymentNode]
@@ -171,7 +171,7 @@ class DeploymentTopology(BaseModel):  # type: ignore[misc] # without types
 
 
 class DurationStats(BaseModel):  # type: ignore[misc] # without types
-    """Of the last of some durations; the fields' names have the unit."""
+    """Statistics of the last of some durations; the fields' names have the unit."""
 
     mean: float = 0.0
     std: float = 0.0
@@ -180,7 +180,7 @@ class DurationStats(BaseModel):  # type: ignore[misc] # without types
 
     @classmethod
     def from_values(cls, values: list[float]) -> DurationStats:
-        """Those of the values; zeros of none."""
+        """The statistics of some values; zeros where there are none."""
         return cls(**statistics(values))
 
 

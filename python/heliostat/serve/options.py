@@ -147,7 +147,7 @@ class gRPCOptions:
     described: dict[str, Any] | None = None
 
     def resolved(self) -> gRPCOptions:
-        """The same, with the methods that the functions have. Raises as ``servicers.imported``."""
+        """The options with the methods that the functions have. Raises as ``servicers.imported``."""
         from heliostat.serve import servicers
 
         found = servicers.methods_of(self.grpc_servicer_functions)
@@ -568,7 +568,7 @@ class GangSchedulingConfig:
             )
 
     def as_row(self) -> dict[str, Any]:
-        """As a configuration file has it."""
+        """The row of a configuration file."""
         return {
             "gang_size": self.gang_size,
             "gang_placement_strategy": GangPlacementStrategy(self.gang_placement_strategy).value,
@@ -618,7 +618,7 @@ class DeploymentActorConfig:
         self.init_args, self.init_kwargs = (), {}
 
     def as_row(self) -> dict[str, Any]:
-        """As a configuration file has it: the arguments are not told."""
+        """The row of a configuration file: the arguments are not told."""
         return {
             "name": self.name,
             "actor_class": self.actor_class,

@@ -205,7 +205,7 @@ class PrometheusQueryMixin:
 
     @property
     def prometheus_metrics(self) -> dict[str, float] | None:
-        """Of the last answers those that are one number; ``None`` where there are none."""
+        """The last answers that are one number; ``None`` where there are none."""
         numbers = {}
         for query, result in (self.prometheus_results or {}).items():
             if isinstance(result, PrometheusScalar):

@@ -350,7 +350,7 @@ class Router(serving.RouterBase):
         return None
 
     def _refuse_beyond_queue(self) -> None:
-        """Of the calls that were made before there were targets, those that find no place to wait."""
+        """Refuse the calls, made before there were targets, that find no place to wait."""
         refused: list[tuple[Call, BackPressureError]] = []
         with self.lock:
             targets = self.targets
@@ -457,7 +457,7 @@ class Router(serving.RouterBase):
             serving.on_completed(answer, self._heard)
 
     def _lost(self) -> None:
-        """There is no controller, or it has ended. The next one has versions of its own."""
+        """Forget versions: the controller is not there or has ended, and the next one has its own."""
         refused: list[Call] = []
         with self.lock:
             self.is_listening, self.heard = False, -1

@@ -82,7 +82,7 @@ class Routing:
         self._tell(self._died, load)
 
     def end(self) -> None:
-        """Nothing is routed any more."""
+        """End the routing."""
         self._tell(self._loop.stop)
         _running.discard(self)
 

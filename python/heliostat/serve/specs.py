@@ -149,7 +149,7 @@ class Targets:
 
 
 def renewed(app: AppSpec, number: int) -> AppSpec:
-    """The same for other replicas, except where the user's version says that they are the same."""
+    """The spec for new replicas, except where the user's version says that they are the same."""
     deployments = {}
     for name, one in app.deployments.items():
         version = one.code_version

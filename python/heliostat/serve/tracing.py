@@ -78,8 +78,7 @@ def _into_file(stem: str, session_dir: str) -> Any:
     folder = os.path.join(logs.folder_of(session_dir), "spans")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"{stem}_tracing.json")
-    # The process has it until its end.
-    file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+    file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - the process has it until its end
     return export.SimpleSpanProcessor(export.ConsoleSpanExporter(out=file))
 
 

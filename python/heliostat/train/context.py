@@ -38,7 +38,7 @@ class Session(ABC):
     def meet(self, kind: str, data: Any) -> Any:
         """Meet the other ranks; returns what rank 0 brought."""
 
-    def on_world_size_change(self, hook: Callable[[int, int], None]) -> None:  # noqa: B027
+    def on_world_size_change(self, hook: Callable[[int, int], None]) -> None:  # noqa: B027 - groups of one size call none
         """Have ``hook`` called when this worker goes on in a group of another size."""
 
     @abstractmethod

@@ -29,11 +29,11 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """As text."""
+        """The body as text."""
         return self.body.decode(errors="replace")
 
     def json(self) -> Any:
-        """As JSON; raises ``RuntimeError`` when it is none."""
+        """The body read as JSON; raises ``RuntimeError`` when it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:

@@ -491,7 +491,7 @@ def _as_they_come(
 
 
 def _slice(sources: Sequence[Any], step: int, start: int, batch_ms: int) -> Iterator[Any]:
-    """Of the items of all sources those whose turn it is; asked for by an actor of its own."""
+    """The items of all sources whose turn it is; asked for by an actor of its own."""
 
     def ask(actor: Any) -> Any:
         return actor.par_iter_slice_batch.remote(step=step, start=start, batch_ms=batch_ms)

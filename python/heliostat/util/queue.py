@@ -11,7 +11,7 @@ import heliostat
 
 
 class Empty(queue.Empty):
-    """Nothing to take.
+    """The queue is empty.
 
     Examples:
         >>> from ray.util.queue import Empty, Queue

@@ -55,7 +55,7 @@ class Told:
 
     @contextlib.contextmanager
     def measured(self) -> Iterator[None]:
-        """What the block makes a row of is counted to its cost."""
+        """Count the time of the block, which makes a row, to the cost of telling."""
         began = time.thread_time()
         yield
         self._costs_s = time.thread_time() - began
@@ -114,7 +114,7 @@ class Past:
 
 
 def _finite(value: Any) -> Any:
-    """The same without what JSON has no word for."""
+    """The value without numbers that JSON cannot say."""
     if isinstance(value, float):
         return value if value - value == 0 else None
     if isinstance(value, dict):

@@ -123,7 +123,7 @@ class CloudProvider:
         return any(one.is_head for one in self.cloud.machines())
 
     def everything(self) -> list[Host]:
-        """The same as ``workers``: a cloud knows what it has made."""
+        """All machines of the cluster, which are its workers: a cloud knows what it has made."""
         return self.workers()
 
     def take_head(self) -> Host:

@@ -293,7 +293,7 @@ class Cluster:
         remote.run(f"echo {fingerprint} > {mark}")
 
     def _fingerprint(self, commands: Sequence[str]) -> str:
-        """Of what a machine is set up by: the commands, and the files that they may read."""
+        """A digest of what sets a machine up: the commands, and the files that they may read."""
         digest = hashlib.sha256()
 
         def add(text: bytes) -> None:
@@ -411,7 +411,7 @@ class Cluster:
 
 
 def in_the_background(program: str, command: str, extra: str = "") -> str:
-    """The same command within ``tmux`` or ``screen``, which go on when the connection ends."""
+    """The command within ``tmux`` or ``screen``, which go on when the connection ends."""
     shell = f"bash -c {shlex.quote(command + '; exec bash')}"
     if program == "tmux":
         return f"tmux new -d {shlex.quote(shell)}"

@@ -214,7 +214,7 @@ def _ready(options: argparse.Namespace) -> Cluster:
 
 
 def _in_the_background(options: argparse.Namespace, command: str, extra: str = "") -> str:
-    """The same command within what was asked for, which goes on when the connection ends."""
+    """The command within what was asked for, which goes on when the connection ends."""
     if options.tmux:
         return in_the_background("tmux", command)
     return in_the_background("screen", command, extra) if options.screen else command

@@ -140,7 +140,7 @@ def load(path: str, **overrides: Any) -> Config:
 
 
 def check(told: Any, path: str = "The configuration", **overrides: Any) -> Config:
-    """The same for what a file says. Raises ``ConfigError``."""
+    """Check what a file says. Raises ``ConfigError``."""
     try:
         return _checked(told, path, {k: v for k, v in overrides.items() if v is not None})
     except ConfigError as error:

@@ -90,7 +90,7 @@ class Growing:
     # --- what there may be
 
     def types(self) -> dict[str, NodeType]:
-        """Of a kind that has just failed no more are to be had than there are."""
+        """The kinds of machines; of one that has just failed no more are to be had than there are."""
         found = {}
         there = self._counts()
         for name, kind in self._kinds.workers.items():
@@ -114,7 +114,7 @@ class Growing:
         return self._config.idle_timeout_s
 
     def more_max(self) -> int | None:
-        """As ``max_workers`` and ``upscaling_speed`` bound it."""
+        """How many more machines ``max_workers`` and ``upscaling_speed`` allow."""
         with self._lock:
             has = len(self._kept) + self._under_way.total()
             coming = self._under_way.total() + sum(one.well_at == 0 for one in self._kept.values())
@@ -122,7 +122,7 @@ class Growing:
         return max(min(self._workers_max - has, step - coming), 0)
 
     def failures(self) -> list[Failure]:
-        """Of the last half hour."""
+        """The failures of the last half hour."""
         with self._lock:
             shown = self._moment() - _SHOWN_S
             self._failures = [one for one in self._failures if one.moment >= shown]

@@ -63,7 +63,7 @@ class Provider(Protocol):
         """The machine of the head, made if need be."""
 
     def take_workers(self) -> list[Host]:
-        """As many machines as the file asks for, made if need be; those that there are come first."""
+        """Return as many machines as the file asks for, made if need be; those that there are come first."""
 
     def joined(self, host: Host) -> None:
         """From now on that machine belongs to the cluster."""
@@ -199,7 +199,7 @@ def folder() -> Path:
 
 @contextlib.contextmanager
 def alone(cluster_name: str) -> Iterator[None]:
-    """Nobody else of this user changes the cluster meanwhile. Raises ``RuntimeError`` if somebody does."""
+    """A lock on the cluster for this user's commands. Raises ``RuntimeError`` if another one has it."""
 
     def refuse(holder: str) -> None:
         raise RuntimeError(

@@ -231,7 +231,7 @@ class _Server:
         raise NotImplementedError
 
     def over(self, calls: int) -> None:
-        """So many calls are over; from any group's thread."""
+        """Count calls that are over; called from any group's thread."""
         raise NotImplementedError
 
     def leave(self, code: int) -> None:
@@ -251,7 +251,7 @@ class _Server:
             self.tell(group, group.accept, work)
 
     def end(self, drain: bool) -> None:
-        """Somebody wants the end, or the last call is over."""
+        """End when that was asked for and the last call is over."""
         asked = _heliostat._asked_to_leave()
         if self.code is None:
             if asked is None and not drain:

@@ -63,7 +63,7 @@ class PollingSelector(selectors.EpollSelector):
         return bool(self._found)
 
     def select(self, timeout: float | None = None) -> _Events:
-        """As any selector's, for a loop that :meth:`rest` puts to sleep.
+        """Wait for files like any selector, for a loop that :meth:`rest` puts to sleep.
 
         What the runtime has for the loop it announces by ``notify_fd``.
         """

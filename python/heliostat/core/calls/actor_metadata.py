@@ -51,7 +51,7 @@ _OPTIONS = [field.name for field in dataclasses.fields(ActorClassMetadata)][5:]
 
 
 def describe(cls: type, options: Mapping[str, Any], method_options: str) -> ActorClassMetadata:
-    """Of a plain class and its options; ``method_options``: where methods keep those of their own."""
+    """Describe a plain class and its options; ``method_options``: where methods keep those of their own."""
     methods = {
         name: member
         for name, member in inspect.getmembers(cls, inspect.isroutine)

@@ -372,7 +372,7 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
 
 
 def table_of(group_id: PlacementGroupID | None) -> dict[str, Any]:
-    """As :func:`placement_group_table`, by the group's id."""
+    """The row of one group, as :func:`placement_group_table` has it."""
     from heliostat import _heliostat
 
     if group_id is None:

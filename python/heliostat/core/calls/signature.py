@@ -34,7 +34,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def parameters(function: Callable[..., Any], bound: bool = False) -> Parameters | None:
-    """Of a function, without its first parameter if ``bound``; ``None`` where Python knows none."""
+    """The parameters of a function, without the first if ``bound``; ``None`` where Python knows none."""
     try:
         found = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

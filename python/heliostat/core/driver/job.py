@@ -162,7 +162,7 @@ class Code:
 
 
 def driver_code(first: list[str], has_working_dir: bool = False) -> Code:
-    """Of this process: its ``sys.path``, after the folders that go first.
+    """The code of this process: its ``sys.path``, after the folders that go first.
 
     A ``working_dir`` stands for the folders that the driver is developed in: these are left out, so that
     workers see the files as they were.

@@ -80,7 +80,7 @@ class Folder:
 
     @classmethod
     def from_settings(cls) -> Folder:
-        """As the environment says (RAY_DEDUP_LOGS and its sisters)."""
+        """The settings of the environment (RAY_DEDUP_LOGS and those beside it)."""
         allow, skip = (
             settings.text("DEDUP_LOGS_ALLOW_REGEX"),
             settings.text("DEDUP_LOGS_SKIP_REGEX"),

@@ -431,7 +431,7 @@ class ObjectLostError(RayError):
 
 
 class ObjectFetchTimedOutError(ObjectLostError):
-    """Nobody said in time where the object is."""
+    """The place of an object was not known in time."""
 
     _REASON = "No node that has the object was found in time."
 

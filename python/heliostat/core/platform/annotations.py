@@ -54,7 +54,7 @@ def _warning(target: Any, message: str | None) -> Any:
         return functools.wraps(call)(wrapper) if callable(call) else wrapper
 
     if isinstance(target, type):
-        target.__init__ = warned(target.__init__)  # type: ignore[misc]
+        target.__init__ = warned(target.__init__)  # type: ignore[misc] # replaced, not called
         return target
     return warned(target)
 
@@ -78,10 +78,10 @@ def _marker(kind: AnnotationType, keywords: tuple[str, ...]) -> Callable[..., An
         if unknown:
             raise ValueError(f"Unknown kwargs: {sorted(unknown)}")
 
-        def wrap(target: F) -> Any:
-            target._annotated = getattr(target, "__name__", None)  # type: ignore[attr-defined]
-            target._annotated_type = kind  # type: ignore[attr-defined]
-            target._annotated_api_group = kwargs.get("api_group", "Others")  # type: ignore[attr-defined]
+        def wrap(target: Any) -> Any:
+            target._annotated = getattr(target, "__name__", None)
+            target._annotated_type = kind
+            target._annotated_api_group = kwargs.get("api_group", "Others")
             if kwargs.get("warning"):
                 return _warning(target, kwargs.get("message"))
             return target

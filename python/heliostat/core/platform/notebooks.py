@@ -1,4 +1,4 @@
-"""What notebooks show of an object, as HTML."""
+"""Tables of HTML that notebooks show of an object."""
 
 from __future__ import annotations
 

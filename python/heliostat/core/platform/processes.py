@@ -1,4 +1,4 @@
-"""What worker processes of this machine are doing, for libraries that report a worker that hangs."""
+"""The stacks of this machine's worker processes, for libraries that report a worker that hangs."""
 
 from __future__ import annotations
 

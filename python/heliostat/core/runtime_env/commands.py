@@ -147,7 +147,7 @@ def _profiles(name: str) -> Path:
 
 
 def _options(given: Mapping[str, Any]) -> list[str]:
-    """As both profilers have them: ``-t value`` and ``--stop-on-exit=value``."""
+    """Options of a command, as both profilers have them: ``-t value`` and ``--stop-on-exit=value``."""
     options = []
     for name, value in given.items():
         options += [f"-{name}", str(value)] if len(name) == 1 else [f"--{name}={value}"]

@@ -156,7 +156,7 @@ class RuntimeEnvConfig(dict[str, Any]):
 
     @classmethod
     def from_proto(cls, runtime_env_config: Mapping[str, Any]) -> RuntimeEnvConfig:
-        """The same from what :meth:`build_proto_runtime_env_config` gives.
+        """The configuration from what :meth:`build_proto_runtime_env_config` gives.
 
         Args:
             runtime_env_config: Its fields.
@@ -509,7 +509,7 @@ def check_runtime_env(env: Mapping[str, Any] | None) -> None:
 
 
 def _check_fields(env: Mapping[str, Any]) -> None:
-    """Nothing is passed over: what there is not, or cannot be done, is refused."""
+    """Refuse every field that there is not, or that cannot be done."""
     if not env:
         return
     from heliostat.core.runtime_env import commands, plugin_fields

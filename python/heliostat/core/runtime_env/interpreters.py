@@ -58,7 +58,7 @@ def make(folder: Path) -> Path:
 
 
 def make_from(base: str, folder: Path, places: Sequence[str]) -> None:
-    """The same from another interpreter, above these folders of packages alone."""
+    """Make an environment from another interpreter, above these folders of packages alone."""
     import subprocess
 
     command = [base, "-m", "venv", "--without-pip", str(folder)]

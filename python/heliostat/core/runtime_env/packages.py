@@ -396,7 +396,7 @@ def _install(
 
 
 def _state(name: str, working_dir: str | None) -> list[tuple[str, int, int]]:
-    """Of a package that lies on this machine: which files it has, and when they were written."""
+    """The files of a package that lies on this machine, and when they were written."""
     place = name.removeprefix("-e ").strip().partition(" @ ")
     text = (place[2] or place[0]).removeprefix("file://").partition("[")[0]
     path = Path(working_dir or os.getcwd(), text.replace(f"${{{WORKING_DIR}}}", working_dir or ""))

@@ -39,7 +39,7 @@ def step(text: str, *, size: int = 0, file: str | Path = "") -> None:
 
 
 def goes_on(size: int) -> None:
-    """There are so many bytes of it now."""
+    """Note how many bytes of it there are now."""
     if _step:
         step(_step, size=size)
 

@@ -176,7 +176,7 @@ def interpreter_flags() -> list[str]:
     """The options that this interpreter was started with, such as ``-X utf8``."""
     import subprocess
 
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined] # undocumented
     return flags
 
 

@@ -223,7 +223,7 @@ def _work() -> None:
     """Run as a worker, in the copy or in a process started afresh."""
     # A line is seen when it is written, though the stream is a pipe.
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr] # both wrap a file
     setup, cwd = os.environ.get("HELIOSTAT_WORKER_SETUP", ""), os.environ.get(_CWD, "")
     if setup or "://" in cwd:
         from heliostat.core.worker import preparation
@@ -250,9 +250,9 @@ def _ignore(_signum: int, _frame: object) -> None:
 
 def _preload() -> None:
     try:
-        from heliostat import cloudpickle  # noqa: F401
+        from heliostat import cloudpickle  # noqa: F401 - for the forks
         from heliostat.core.platform import network_interfaces
-        from heliostat.core.worker import loading, main_loop, warm_up  # noqa: F401
+        from heliostat.core.worker import loading, main_loop, warm_up  # noqa: F401 - `main_loop` is for the forks
 
         network_interfaces.choose_for_workers()
         warm_up.pickled()

@@ -74,7 +74,7 @@ class RemoteOptions(TypedDict, total=False):
 
 
 class CallOptions(RemoteOptions, total=False):
-    """The same of a step that calls the program's function or class, with what it is called with.
+    """Options of a step that calls the program's function or class, with what it is called with.
 
     Attributes:
         fn_args: Further positional arguments of ``fn``. Default: none.

@@ -43,7 +43,7 @@ def text(
 
 
 def table(title: str, schema: pa.Schema, rows: int | None, shown: list[Any]) -> str:
-    """The same for notebooks: a table of HTML."""
+    """The preview for notebooks: a table of HTML."""
     columns = zip(schema.names, schema.types, strict=True)
     head = "".join(
         f"<th>{escape(n)}<br><small>{escape(type_name(t))}</small></th>" for n, t in columns

@@ -35,7 +35,7 @@ def _cut(dataset: Dataset, bundles: list[Bundle], ends: list[int]) -> list[Mater
 def parts(
     dataset: Dataset, n: int, equal: bool, locality_hints: list[str] | None
 ) -> list[MaterializedDataset]:
-    """As many parts, of about the same number of rows."""
+    """So many parts of about the same number of rows."""
     if n <= 0:
         raise ValueError(f"The number of splits {n} is not positive.")
     if locality_hints is not None and len(locality_hints) != n:

@@ -190,7 +190,7 @@ class ActorLauncher:
         self.actors -= 1
 
     def cancel(self, generator: Any) -> None:
-        """Nobody wants the task's result; the pool ends soon."""
+        """Cancel a task whose result is not wanted; the pool ends soon."""
 
     def close(self) -> None:
         """End all actors."""

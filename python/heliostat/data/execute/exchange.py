@@ -148,7 +148,7 @@ class Tasks:
         parts: int,
         join: Join = _whole,
     ) -> Generator[None, None, list[list[object]]]:
-        """As :meth:`split`, an object for each table and part."""
+        """Split as :meth:`split` does, with an object for each table and part."""
         remote = ray.remote(_call)
         waiting = deque(enumerate(tables))
         tables.clear()
@@ -263,7 +263,7 @@ class Tasks:
             self.stats.tasks += 1
 
     def cancel(self) -> None:
-        """Nobody wants the results."""
+        """Cancel what runs: the results are not wanted."""
         for ref in self._pending:
             with contextlib.suppress(Exception):
                 ray.cancel(ref)

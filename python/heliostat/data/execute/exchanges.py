@@ -300,7 +300,7 @@ def _indices(table: pa.Table, order: list[tuple[str, str]]) -> np.ndarray:
 
 
 def mixed_keys(table: pa.Table, names: list[str]) -> str:
-    """Which keys are of Python's objects, in words, and what they are; "" if none is."""
+    """The keys that are Python's objects, in words; "" if none is."""
     said = []
     for name in names:
         column = table.column(name)

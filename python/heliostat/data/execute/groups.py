@@ -42,6 +42,7 @@ class Parts:
             if rows > ROWS_HELD_MAX:
                 held = [joined_parts(held, self.keys, self.aggregations)]
                 rows = held[0].num_rows
+                # Groups that are as many as the rows are not worth holding: they go on as they are.
                 if rows > ROWS_HELD_MAX:
                     yield held.pop()
                     rows = 0
@@ -71,6 +72,7 @@ class Parts:
                 given: Any = [] if kernel == "count_all" else f"__{i}"
                 wanted.append((given, kernel))
         try:
+            # One thread: a task has one CPU, and others run beside it.
             made = pa.table(columns).group_by(self.keys, use_threads=False).aggregate(wanted)
         except pa.ArrowNotImplementedError as error:
             wrong = ", ".join(a.name for a in self.aggregations)
@@ -122,6 +124,7 @@ def joined_parts(tables: list[pa.Table], keys: list[str], aggregations: list[Any
         made = whole.group_by(keys, use_threads=False).aggregate(wanted)
         columns = [made.column(f"{name}_{join}") for name, join in wanted]
         return pa.table([*(made.column(key) for key in keys), *columns], names=[*keys, *names])
+    # Such parts are joined by Python, which needs the rows of a group side by side.
     whole = ordered(whole, [(key, "ascending") for key in keys])
     begins = group_begins(whole, keys)
     lengths = np.diff([*begins, whole.num_rows])

@@ -67,11 +67,13 @@ class Join:
         if needed is None:
             return [None, None]
         suffixes = [s for s in (self.left_suffix, self.right_suffix) if s]
+        # A name with a suffix is that of a column without it, or a column's own name: both are read.
         names = needed | {n.removesuffix(s) for n in needed for s in suffixes}
         return [names | set(self.left), names | set(self.right)]
 
     def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
         """Run."""
+        # Taken out, so that blocks are freed as soon as they have been split.
         right, left = inputs.pop(), inputs.pop()
         self._check_keys(left, right)
         tasks.remote_args = self.remote_args
@@ -85,6 +87,7 @@ class Join:
         sides = []
         for bundles, keys in ((left, self.left), (right, self.right)):
             schema = block.unify([b.schema for b in bundles if b.schema is not None])
+            # Blocks without rows say only what the columns are.
             full = [b for b in bundles if b.rows]
             extra = functools.partial(_extra, keys, count)
             parts = yield from tasks.split(hash_parts, full, extra, count)
@@ -102,7 +105,9 @@ class Join:
     def _sends_whole(self, side: list[Bundle], other: list[Bundle], kinds: tuple[str, ...]) -> bool:
         """Whether a side is so small that each task of the other one gets all of it."""
         size = sum(b.size for b in side)
+        # Of two small sides, to move both costs no more than to send one to every task.
         small = size <= WHOLE_BYTES_MAX and size * 2 <= sum(b.size for b in other)
+        # Where a side has no rows, the columns of the result may not be known: the longer way finds out.
         known = all(any(b.rows for b in bundles) for bundles in (side, other))
         return small and known and self.kind in kinds
 
@@ -121,6 +126,7 @@ class Join:
 
         def jobs() -> Iterator[tuple[list[Bundle], _Joined]]:
             while full:
+                # One at a time: each block is let go of with its task.
                 one = full.pop(0)
                 given = [one, *beside] if is_right else [*beside, one]
                 boundary = 1 if is_right else len(beside)
@@ -275,6 +281,7 @@ def _looked_up(left: pa.Table, right: pa.Table, how: Join) -> _Pairs | None:
     plain = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_date32)
     if ours.type != theirs.type or not any(test(ours.type) for test in plain):
         return None
+    # A row with two partners comes out twice, which a look-up cannot say.
     if pc.count_distinct(theirs, mode="all").as_py() < len(theirs):
         return None
     found = _by_number(ours, theirs)
@@ -335,6 +342,7 @@ def _matches(left: pa.Table, right: pa.Table, how: Join) -> _Pairs:
         pa.table({**side, name: pa.array(np.arange(table.num_rows))})
         for side, table, name in zip(sides, (left, right), ("left", "right"), strict=True)
     ]
+    # One thread: a task has one CPU, and others run beside it.
     made = tables[0].join(tables[1], keys=list(sides[0]), join_type=how.kind, use_threads=False)
     # Of a semi or an anti join there is one of the two.
     numbers = [

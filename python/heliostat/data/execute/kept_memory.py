@@ -24,7 +24,7 @@ def _load() -> None:
         return
     os.environ[VARIABLE] = "-1"
     try:
-        import pyarrow  # noqa: F401
+        import pyarrow  # noqa: F401 - loading it is the purpose
     finally:
         del os.environ[VARIABLE]  # programs that the process starts are their own masters
 

@@ -107,7 +107,7 @@ class TaskLauncher:
         """A task has ended."""
 
     def cancel(self, generator: Any) -> None:
-        """Nobody wants the task's result."""
+        """Cancel a task whose result is not wanted."""
         with contextlib.suppress(Exception):
             ray.cancel(generator)
 

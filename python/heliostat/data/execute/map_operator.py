@@ -79,6 +79,7 @@ class MapOperator(Physical):
         if self.stopped or len(self._tasks) >= AHEAD_MAX or not self._has_group():
             return False
         free = self._limits.free_cpus(self._launcher.actor_cpus)
+        # Of short tasks one more than fits is begun, so that a worker finds its next one waiting.
         task_s = self.stats.wall.total / self._ended_tasks if self._ended_tasks else None
         return self._launcher.has_room(self.running(), free, task_s)
 
@@ -104,6 +105,7 @@ class MapOperator(Physical):
             rows, size = rows + group[-1].rows, size + group[-1].size
         if self._exact_rows and rows > self._exact_rows:
             last = group.pop()
+            # The rest stays first in line, so that rows keep their order.
             kept = last.rows - (rows - self._exact_rows)
             group.append(last.slice(0, kept))
             inbox.appendleft(last.slice(kept, last.rows - kept))
@@ -128,6 +130,7 @@ class MapOperator(Physical):
 
     def expected_bytes(self) -> float:
         """The average of past tasks; before there are any, what the source says."""
+        # Inputs tell little: a step may make many rows of one, or none.
         if self._ended_tasks:
             return self._made_bytes / self._ended_tasks
         following: Any = None
@@ -175,6 +178,7 @@ class MapOperator(Physical):
         self.stats.block(about)
 
     def _fail(self, task: Running, error: Exception) -> None:
+        # What is stopped ends with such an error, which is nobody's fault.
         if not (isinstance(error, TaskCancelledError) and self.stopped):
             allowed = self._context.max_errored_blocks
             if 0 <= allowed <= self.stats.failed:
@@ -202,12 +206,14 @@ class MapOperator(Physical):
         self._ended_tasks += 1
         del self._by_id[id(task.generator)]
         self._launcher.on_done(task.generator, died)
+        # The last reference: what the task has made beyond what was taken is freed now.
         task.generator = None
 
     def work(self) -> None:
         """Put out the blocks that are next in order."""
         while self._tasks:
             head = self._tasks[0]
+            # The first task's blocks go on while it runs; those of later ones wait for its end.
             self.outbox.extend(head.outputs)
             head.outputs.clear()
             if not head.ended:
@@ -237,6 +243,8 @@ class MapOperator(Physical):
         for task in self._tasks:
             held += task.input_bytes + sum(b.cost for b in task.outputs)
             if not task.ended:
+                # Counted before it is there: tasks that begin together would else go above the budget
+                # together.
                 held += max(0.0, task.expected - task.output_bytes)
         return held
 

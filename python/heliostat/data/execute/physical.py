@@ -99,7 +99,7 @@ class Physical:
         return "waits for its consumer" if self.outbox else "has nothing to wait for"
 
     def stop(self) -> None:
-        """Nobody wants more: let go of everything."""
+        """Stop, because no more is wanted: let go of everything."""
         self.stopped = True
         for inbox in self.inboxes:
             inbox.clear()
@@ -192,7 +192,7 @@ class MixOperator(Physical):
 
 
 def want_first(sources: list[Physical], number: int) -> None:
-    """Of these, the blocks of one are wanted before those of the others."""
+    """Have the blocks of one of these come before those of the others."""
     for i, source in enumerate(sources):
         _hold_back(source, i != number)
 

@@ -87,6 +87,7 @@ class Planner:
         name = "->".join(part.name for part in parts)
         stage = self._new_stage(steps)
         if isinstance(source, Read) and reads:
+            # Read and steps are one task, which asks for what both of them need.
             merged = {**source.remote_args, **(steps[0].remote_args if steps else {})}
             size = source.concurrency or (_task_size(steps[0]) if steps else None)
             launcher = TaskLauncher(stage, merged, self._limits, size)
@@ -97,6 +98,7 @@ class Planner:
             return self._exchange(source, steps)
         last = steps[0]
         remote_args = dict(last.remote_args)
+        # Called once for each execution, as late as can be: it may look at the cluster.
         if last.remote_args_fn is not None:
             remote_args.update(last.remote_args_fn())
         made: TaskLauncher | ActorLauncher
@@ -126,6 +128,7 @@ def chain(plan: Map | Read) -> tuple[list[Map], Operator, bool]:
     """
     steps: list[Map] = []
     at: Operator = plan
+    # Steps in one task pass tables on in memory: a block less in the store for each.
     while isinstance(at, Map) and (not steps or _joins(at, steps[0])):
         steps.insert(0, at)
         at = at.source
@@ -155,6 +158,7 @@ def _is_apart(step: Map) -> bool:
 
 
 def _plain(remote_args: dict[str, object]) -> dict[str, Any]:
+    # One CPU is what a task without the option takes: the two are the same.
     return {k: v for k, v in remote_args.items() if not (k == "num_cpus" and v == 1)}
 
 

@@ -26,7 +26,7 @@ class Stall:
         self._next_s = TOLD_AFTER_S
 
     def still(self, seconds: float, operators: Sequence[Physical]) -> None:
-        """Nothing has moved for so long."""
+        """Act on an execution that has not moved for so long."""
         if seconds >= self._next_s:
             self._next_s = 2 * seconds
             logger.warning(

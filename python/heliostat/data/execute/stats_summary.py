@@ -18,7 +18,7 @@ class StatsSummary:
     count: int
 
     def to_dict(self) -> dict[str, float]:
-        """The same by name."""
+        """The figures by name."""
         return dict(vars(self))
 
 
@@ -79,7 +79,7 @@ class DatasetStatsSummary:
         return sum(one.cpu_time.sum for one in self.operators_stats if one.cpu_time)
 
     def to_string(self) -> str:
-        """The same in words, as of ``Dataset.stats``."""
+        """The figures in words, as in ``Dataset.stats``."""
         return self.text
 
 

@@ -67,5 +67,5 @@ class Grouped:
 
 
 def together(*groups: list[object]) -> list[pa.Table]:
-    """The same group of several blocks: its parts, each joined."""
+    """The parts of a group of several blocks, each joined."""
     return [block.joined(block.concat(list(pieces))) for pieces in zip(*groups, strict=True)]

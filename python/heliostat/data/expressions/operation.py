@@ -1,4 +1,4 @@
-"""What operators of expressions do, by Ray's names."""
+"""Operations of expressions, by Ray's names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from heliostat.data.expressions import arithmetic
 
 
 class Operation(str, enum.Enum):
-    """What an operator does with its operands."""
+    """An operation of an operator on its operands."""
 
     ADD = "add"
     SUB = "sub"

@@ -603,7 +603,7 @@ def _tables(
 
 
 def _pieces(tables: Iterator[pa.Table], whole: bool) -> Iterator[pa.Table]:
-    """The same rows, each column of a table in one piece; whether tables have to stay whole."""
+    """The rows with each column of a table in one piece; also whether tables have to stay whole."""
     for table in tables:
         if whole:
             yield block.joined(table)

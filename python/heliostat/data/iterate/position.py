@@ -27,7 +27,7 @@ class Position(NamedTuple):
     consumers: int = 1  # that share the dataset
 
     def state(self) -> dict[str, Any]:
-        """As a dict of plain values."""
+        """The position as a dict of plain values."""
         shuffle = None if self.shuffle is None else asdict(self.shuffle)
         return {"version": VERSION, **self._asdict(), "shuffle": shuffle}
 

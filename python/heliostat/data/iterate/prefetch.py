@@ -91,7 +91,7 @@ class Room:
             del item
 
     def close(self) -> None:
-        """Nobody wants items any more."""
+        """Stop fetching: no item is wanted any more."""
         with self._changed:
             self._unwanted = True
             self._made.clear()

@@ -46,7 +46,7 @@ class Watch:
 
     @contextlib.contextmanager
     def pausing(self) -> Iterator[None]:
-        """Nothing is made, as enough has been."""
+        """The time in which nothing is made, because enough has been."""
         begun = time.perf_counter()
         try:
             yield

@@ -158,7 +158,7 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(made, self._loop).result()
 
     async def wait(self, made: Any) -> Any:
-        """The same, for those who wait in another loop."""
+        """Wait for the answer in another event loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(made, self._loop))
 
 

@@ -10,6 +10,7 @@ from heliostat.data.expressions.expr import UnnestExpr
 from heliostat.data.plan.columns import DropColumns, RenameColumns, SelectColumns
 from heliostat.data.plan.operators import (
     Exchange,
+    FromOne,
     InputBlocks,
     Limit,
     Map,
@@ -136,5 +137,5 @@ def over(plan: Operator, inputs: list[Operator]) -> Operator:
         return plan
     if isinstance(plan, Exchange | Union | Mix):
         return replace(plan, sources=tuple(inputs))
-    assert isinstance(plan, Map | Limit | Rebundle), plan
+    assert isinstance(plan, FromOne), plan
     return replace(plan, source=inputs[0])

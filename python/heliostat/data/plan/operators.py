@@ -71,7 +71,7 @@ class Pushable(abc.ABC):
 
     @abc.abstractmethod
     def with_filter(self, condition: Expr) -> Pushable | None:
-        """The same without the rows that do not meet a condition; None: it cannot evaluate that."""
+        """The source without the rows that do not meet a condition; None: it cannot evaluate that."""
 
     @abc.abstractmethod
     def with_limit(self, rows: int) -> Pushable | None:
@@ -205,6 +205,30 @@ class Operator:
 
 
 @dataclass(frozen=True)
+class FromOne(Operator):
+    """An operator that reads one other."""
+
+    source: Operator
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        """The operators that it reads."""
+        return (self.source,)
+
+
+@dataclass(frozen=True)
+class FromSeveral(Operator):
+    """An operator that reads others, in their order."""
+
+    sources: tuple[Operator, ...]
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        """The operators that it reads."""
+        return self.sources
+
+
+@dataclass(frozen=True)
 class InputBlocks(Operator):
     """Blocks that are there already."""
 
@@ -241,10 +265,9 @@ class Read(Operator):
 
 
 @dataclass(frozen=True)
-class Map(Operator):
+class Map(FromOne):
     """A step on each block."""
 
-    source: Operator
     transform: Transform
     compute: Compute = field(default_factory=TaskPoolStrategy)
     remote_args: dict[str, object] = field(default_factory=dict)
@@ -253,11 +276,6 @@ class Map(Operator):
     remote_args_fn: Callable[[], RemoteArgs] | None = None
     begins_stage: bool = False  # never joined with the step before it
     min_bytes: int = 0  # blocks are joined until they have that many bytes, too
-
-    @property
-    def inputs(self) -> tuple[Operator, ...]:
-        """The operators that it reads."""
-        return (self.source,)
 
     @property
     def name(self) -> str:
@@ -278,16 +296,10 @@ def is_plain(step: Map) -> bool:
 
 
 @dataclass(frozen=True)
-class Limit(Operator):
+class Limit(FromOne):
     """The first rows."""
 
-    source: Operator
     rows: int
-
-    @property
-    def inputs(self) -> tuple[Operator, ...]:
-        """The operators that it reads."""
-        return (self.source,)
 
     @property
     def name(self) -> str:
@@ -296,7 +308,7 @@ class Limit(Operator):
 
 
 @dataclass(frozen=True)
-class Exchange(Operator):
+class Exchange(FromSeveral):
     """An operator that sees all blocks before it gives any: shuffles, sorts, joins.
 
     ``run`` is given the bundles of each input and what starts tasks; see ``execute/exchange.py``. It
@@ -305,15 +317,9 @@ class Exchange(Operator):
     ``ends_in_tasks``, true if all that it gives is made by ``Tasks.blocks``.
     """
 
-    sources: tuple[Operator, ...]
     label: str
     run: Callable[..., Generator[Bundle | None, None, Any]]
     keeps_rows: bool = False
-
-    @property
-    def inputs(self) -> tuple[Operator, ...]:
-        """The operators that it reads."""
-        return self.sources
 
     @property
     def name(self) -> str:
@@ -322,15 +328,8 @@ class Exchange(Operator):
 
 
 @dataclass(frozen=True)
-class Union(Operator):
+class Union(FromSeveral):
     """The blocks of several plans, one after the other."""
-
-    sources: tuple[Operator, ...]
-
-    @property
-    def inputs(self) -> tuple[Operator, ...]:
-        """The operators that it reads."""
-        return self.sources
 
 
 class MixStoppingCondition(enum.Enum):
@@ -347,17 +346,11 @@ class MixStoppingCondition(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Mix(Operator):
+class Mix(FromSeveral):
     """The blocks of several plans by turns, so that their rows come in the ratio of the weights."""
 
-    sources: tuple[Operator, ...]
     weights: tuple[float, ...]
     stopping: MixStoppingCondition
-
-    @property
-    def inputs(self) -> tuple[Operator, ...]:
-        """The operators that it reads."""
-        return self.sources
 
     @property
     def details(self) -> str:
@@ -367,16 +360,10 @@ class Mix(Operator):
 
 
 @dataclass(frozen=True)
-class Rebundle(Operator):
+class Rebundle(FromOne):
     """Blocks of exactly ``rows`` rows, made while blocks arrive; the last may have fewer."""
 
-    source: Operator
     rows: int
-
-    @property
-    def inputs(self) -> tuple[Operator, ...]:
-        """The operators that it reads."""
-        return (self.source,)
 
     @property
     def name(self) -> str:

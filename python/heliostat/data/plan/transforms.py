@@ -88,7 +88,7 @@ class MapRows(_OfUdf):
             done += len(results)
 
     def _tables(self, tables: Tables, fn: Opened) -> Tables:
-        """The same as tables. Once some thousand results had the same keys, no more of them are kept than
+        """The results as tables. Once some thousand results had the same keys, no more of them are kept than
         their values, a list for each key.
         """
         done = 0

@@ -73,7 +73,7 @@ def _portions(table: pa.Table) -> Iterable[list[Row]]:
 
 
 def _plain(value: object) -> Any:
-    """As pymongo stores it."""
+    """The value as pymongo stores it."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.item() if isinstance(value, np.generic) else value

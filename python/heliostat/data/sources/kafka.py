@@ -92,7 +92,7 @@ class KafkaAuthConfig:
     ssl_crlfile: str | None = None
 
     def settings(self) -> dict[str, Any]:
-        """The same in librdkafka's names, with a warning for what it has no name for."""
+        """The settings in librdkafka's names, with a warning for what it has no name for."""
         without = [
             name
             for name in ("sasl_kerberos_domain_name", "sasl_oauth_token_provider", "ssl_context")

@@ -151,7 +151,7 @@ class Recordings:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What datasets that are read together have in common."""
+        """The features that datasets which are read together have in common."""
         plain = sorted(set(self.features) - set(self.videos))
         return self.videos, self.pictures, self.fps, plain
 

@@ -200,7 +200,7 @@ class ParquetReads(FileReads, Pushable):
                 yield Piece(file.path, tuple(some) if len(large) > 1 else None)
 
     def _joined(self, groups: list[list[Piece]]) -> list[list[Piece]]:
-        """The same, with neighbours in one task where there are many of few bytes.
+        """The parts, with neighbours in one task where there are many of few bytes.
 
         A task takes some milliseconds of several processes beside its reading. What counts is the columns
         that the program chose, not those that its plan needs: samples are drawn by the numbers of tasks.

@@ -127,7 +127,7 @@ class _Store:
     filesystem: pa.fs.FileSystem
 
     def opened(self) -> Any:
-        """What the package takes for a store."""
+        """The path or file system in the form that the package takes for a store."""
         return self.path if self.filesystem is None else self.filesystem.get_mapper(self.path)
 
     def array(self, name: str) -> Any:

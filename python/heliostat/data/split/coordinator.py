@@ -87,7 +87,7 @@ class Epoch:
             return bundle
 
     def close(self) -> None:
-        """Nobody wants the rest."""
+        """End the execution: the rest is not wanted."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

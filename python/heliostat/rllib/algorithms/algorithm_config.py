@@ -36,7 +36,7 @@ def group(name: str, summary: str) -> Callable[..., Any]:
     method.__qualname__ = f"AlgorithmConfig.{name}"
     listed = "\n".join(f"    {n}: Default: {d!r}." for n, d in GROUPS[name].items())
     method.__doc__ = f"{summary}\n\nArgs:\n{listed}\n\nReturns:\n    This object.\n"
-    method.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    method.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # inspect reads it
     return method
 
 

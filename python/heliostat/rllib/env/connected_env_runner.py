@@ -47,7 +47,7 @@ class EpisodeRollout:
 
 
 class _Connected(EnvRunner):
-    """What both kinds of runners share: the pipelines and their states."""
+    """The base of both kinds of runners: the pipelines and their states."""
 
     config: Any
     env: Any

@@ -698,7 +698,7 @@ def _is_of(tag: str | None, tags: Any) -> bool:
 
 
 class _OfEnvironments:
-    """What a function makes of each environment of a runner."""
+    """A function that is called with each environment of a runner."""
 
     def __init__(self, func: Callable[[Any], Any]) -> None:
         self.func = func

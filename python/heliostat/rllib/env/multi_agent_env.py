@@ -12,7 +12,7 @@ gymnasium = required("gymnasium", "ray.rllib", "rllib")
 ENV_STATE = "state"
 
 
-class MultiAgentEnv(gymnasium.Env):  # type: ignore[name-defined]
+class MultiAgentEnv(gymnasium.Env):  # type: ignore[name-defined] # found at run time
     """Base of environments whose ``reset`` and ``step`` take and return dicts by agent.
 
     Set ``observation_spaces`` and ``action_spaces`` (dicts by agent) and ``possible_agents``. An agent acts

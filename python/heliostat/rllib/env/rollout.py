@@ -74,7 +74,7 @@ class Rollout:
                 yield env, begin, steps, name, before, -1
 
     def episodes(self, observation_space: Any = None, action_space: Any = None) -> list[Any]:
-        """The same as episodes, of views of the arrays where that is possible."""
+        """The rollout as episodes, of views of the arrays where that is possible."""
         kept = (
             Columns.OBS,
             Columns.ACTIONS,
@@ -89,7 +89,7 @@ class Rollout:
             if row < 0 and end < self.shape[0]:
                 last = at(self.columns[Columns.OBS], (end, env))
             observations = mapped(
-                lambda leaf, x: np.concatenate([leaf[part, env], np.asarray(x, leaf.dtype)[None]]),  # noqa: B023
+                lambda leaf, x: np.concatenate([leaf[part, env], np.asarray(x, leaf.dtype)[None]]),  # noqa: B023 - called at once
                 self.columns[Columns.OBS],
                 last,
             )

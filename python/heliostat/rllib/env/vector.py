@@ -16,7 +16,7 @@ gymnasium = required("gymnasium", "ray.rllib", "rllib")
 _SAME = gymnasium.vector.AutoresetMode.SAME_STEP
 
 
-class SyncEnvs(gymnasium.vector.SyncVectorEnv):  # type: ignore[name-defined]
+class SyncEnvs(gymnasium.vector.SyncVectorEnv):  # type: ignore[name-defined] # found at run time
     """Environments of one process, stepped in turn.
 
     One that ends is reset in the same step; what it ended with stands in :attr:`ended`. What an environment

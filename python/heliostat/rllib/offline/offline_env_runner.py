@@ -11,7 +11,7 @@ from heliostat.rllib.offline.recorded import packed, rows
 
 
 class _Writes(EnvRunner):
-    """What writing runners share."""
+    """The base of runners that write."""
 
     config: Any
     metrics: Any
@@ -32,8 +32,7 @@ class _Writes(EnvRunner):
         Returns:
             What was sampled.
         """
-        # Of the runner beside which this stands among the bases.
-        rollout: Any = super().sample_rollout(*arguments, **how)  # type: ignore[misc]
+        rollout: Any = super().sample_rollout(*arguments, **how)  # type: ignore[misc] # of the base beside
         config = self.config
         self._samples += 1
         for episode in self._episodes_of(rollout):

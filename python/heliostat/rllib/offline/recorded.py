@@ -80,7 +80,7 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(value: dict[Any, Any]) -> Any:
-    """What :func:`encoded` made a map of, as ``object_hook`` of ``unpackb``."""
+    """The object of which :func:`encoded` made a map; the ``object_hook`` of ``unpackb``."""
     if b"nd" not in value:
         return value
     kind = np.dtype(value[b"type"])
@@ -167,7 +167,7 @@ def of_rows(
             SingleAgentEpisode(
                 ids[last] if ids is not None else None,
                 observations=mapped(
-                    lambda a, b: np.concatenate([a[part], b[last : last + 1]]),  # noqa: B023
+                    lambda a, b: np.concatenate([a[part], b[last : last + 1]]),  # noqa: B023 - called at once
                     observations,
                     following,
                 ),

@@ -349,7 +349,7 @@ class ServeController:
             self._do(self._machine.counted(key, replica, requests, self._now()))
 
     def queue(self, key: DeploymentID, router: str, requests: int) -> None:
-        """So many calls wait at a router."""
+        """Take in how many calls wait at a router."""
         source = f"router {router}"
         with self._health.report("handle"):
             self._told.counted(source, key, requests, requests)
@@ -505,6 +505,7 @@ class ServeController:
             if node is None:
                 return
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
+        # It may be deleted while a node was looked for: its replica ends with the next event.
         app = self._machine.apps.get(key.app_name)
         route = (app.spec.route_prefix if app is not None else None) or ""
         try:
@@ -532,6 +533,7 @@ class ServeController:
                 )
             )
         except Exception:
+            # Its placement group would stay reserved.
             self._unplace(action.replica)
             self._do(
                 self._machine.start_failed(action.replica, traceback.format_exc(), self._now())

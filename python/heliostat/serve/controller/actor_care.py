@@ -104,7 +104,7 @@ def name_of(one: ActorID) -> str:
 
 
 async def _killed(name: str) -> None:
-    """Nothing has that name any more."""
+    """Kill the actor of that name, and wait until the name is free."""
     with contextlib.suppress(ValueError, RayActorError):
         actor = ray.get_actor(name, namespace=specs.NAMESPACE)
         ray.kill(actor)

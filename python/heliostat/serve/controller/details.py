@@ -70,11 +70,12 @@ def of(
     actors: dict[str, Any],
     fares: dict[str, Any],
 ) -> dict[str, Any]:
-    """All of it.
+    """The state of the whole instance, as the REST API tells it.
 
     ``controller``: what is known of its actor; ``hosts``: the machines of servers that are not beside it, by
     node; ``actors``: what is known of replicas, by their ids; ``fares``: how the controller does.
     """
+    # Not for others: how middlewares are imported, and the password of a key.
     http = {
         key: value
         for key, value in dataclasses.asdict(options).items()
@@ -134,7 +135,7 @@ def _target_groups(
 
 
 def place_row(actor: Any, where: Whereabouts | None) -> dict[str, Any]:
-    """What is known of the process of a replica; ``actor`` may be none any more."""
+    """The known facts of a replica's process; ``actor`` may be none any more."""
     row = {} if actor is None else {"actor_id": actor._actor_id.hex()}
     if where is not None:
         row |= {
@@ -148,7 +149,7 @@ def place_row(actor: Any, where: Whereabouts | None) -> dict[str, Any]:
 
 
 def own_row() -> dict[str, str | None]:
-    """What is known of this process, an actor."""
+    """The known facts of this process, an actor."""
     here = ray.get_runtime_context()
     worker = here.get_worker_id()
     log = f"/worker-{worker}-{os.getpid()}.err"
@@ -160,6 +161,7 @@ def app_of(machine: Machine, app: App, actors: dict[str, Any]) -> dict[str, Any]
     name = app.spec.name
     row = machine.app_of(name)
     assert row is not None
+    # The row says how users see them, the machine what there is: each has names that the other lacks.
     known = {key.name: one for key, one in machine.deployments.items() if key.app_name == name}
     return {
         "name": name,
@@ -186,7 +188,7 @@ def app_of(machine: Machine, app: App, actors: dict[str, Any]) -> dict[str, Any]
 
 
 def _topology(app: App) -> dict[str, Any] | None:
-    """Which deployments have handles to which, as the application was bound."""
+    """The handles from deployment to deployment, as the application was bound."""
     if not app.spec.deployments:
         return None
     name, ingress = app.spec.name, app.spec.ingress
@@ -253,6 +255,7 @@ def options_of(spec: DeploymentSpec, *, changed: bool = False) -> dict[str, Any]
     options: dict[str, Any] = {"name": spec.name}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
+        # Of the code and not of its options, or told below in another form.
         if field.name in ("version", "autoscaling_config", "max_constructor_retry_count"):
             continue
         if hasattr(value, "as_row") and field.name == "gang_scheduling_config":
@@ -265,6 +268,7 @@ def options_of(spec: DeploymentSpec, *, changed: bool = False) -> dict[str, Any]
             options[field.name] = copy.copy(value)
     if config.autoscaling_config is not None:
         scaling = dataclasses.asdict(config.autoscaling_config)
+        # The number follows the load: the one that was set first says nothing now.
         options.pop("num_replicas", None)
         options["autoscaling_config"] = {
             key: value.value if isinstance(value, Enum) else value

@@ -73,7 +73,7 @@ class Health:
         self._reporting_s += took
 
     def row(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
+        """The figures in the form of JSON."""
         now = time.monotonic()
         since, before = self._marks[0] if self._marks else (self._began, 0.0)
         usage = resource.getrusage(resource.RUSAGE_SELF)

@@ -72,6 +72,7 @@ class Ingress:
     async def start(self) -> None:
         """Find it, or start it. Raises ``RuntimeError`` with its words."""
         try:
+            # A controller that starts anew finds the server that its predecessor had started.
             reader = await self._connect()
         except OSError:
             await asyncio.get_running_loop().run_in_executor(None, self._spawn)
@@ -99,6 +100,7 @@ class Ingress:
         if options.ssl_certfile and options.ssl_keyfile:
             given = options.ssl_keyfile
             if options.ssl_keyfile_password:
+                # By a pipe: a key must not be seen in a list of processes, nor lie on the disk.
                 given, key = "-", decrypted(options.ssl_keyfile, options.ssl_keyfile_password)
             command += ["--tls-certificate", options.ssl_certfile, "--tls-key", given]
             if options.ssl_ca_certs:
@@ -111,6 +113,7 @@ class Ingress:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "HELIOSTAT_SESSION": self._name},
+                # It goes on serving while the controller is down.
                 start_new_session=True,
                 cwd="/",
             )
@@ -119,6 +122,7 @@ class Ingress:
         with contextlib.suppress(BrokenPipeError), process.stdin as to:
             to.write(key)
         with process.stdout as out:
+            # One line when it listens, or why it does not: a port may be taken.
             line = out.readline()
         said = json.loads(line) if line else {"error": f"it ended; see {log}"}
         if "error" in said:
@@ -138,6 +142,7 @@ class Ingress:
                 elif "spans" in said:
                     self._export(said["spans"])
             self._writer = None
+            # Whoever waits for an acknowledgement waits no longer: it will not come.
             self._news.set()
             while self._writer is None:
                 if self._is_over:
@@ -154,6 +159,7 @@ class Ingress:
 
     def _export(self, rows: list[dict[str, Any]]) -> None:
         """Write spans, one line of them after the other, in a thread: an exporter may take its time."""
+        # LIMIT-1: an exporter that hangs costs spans, and not memory.
         self._spans += rows[: max(0, _SPANS_MAX - len(self._spans))]
         if self._exporting is None or self._exporting.done():
             self._exporting = asyncio.get_running_loop().create_task(self._write_all())
@@ -170,6 +176,7 @@ class Ingress:
                 self._written = tracing.Written(self._traced, self._node, self._folder)
             self._written.write(rows)
         except Exception as error:
+            # Once: an exporter that is down fails for each request.
             if not self._has_failed:
                 logger.exception("Spans of the HTTP server are lost: %s", error)
             self._has_failed = True

@@ -126,7 +126,7 @@ class Machine:
         return at_capacity(low, capacity), at_capacity(scaling.max_replicas, capacity)
 
     def _whole_bounds(self, known: Deployment, scaling: AutoscalingConfig) -> tuple[int, int]:
-        """The same in whole gangs: no fewer than are wanted, and no more, but one gang."""
+        """Bounds in whole gangs: no fewer than are wanted, and no more, but one gang."""
         low, high = self._bounds(known.id.app_name, scaling)
         size = known.spec.config.gang_size
         high = max(high // size * size, min(size, known.spec.config.whole_gangs(high)))
@@ -390,7 +390,7 @@ class Machine:
     def counted(
         self, key: DeploymentID, source: str, requests: int, now: float, *, waiting: bool = False
     ) -> list[Action]:
-        """So many requests are at a replica, or with ``waiting`` wait at a router."""
+        """Take in how many requests are at a replica, or with ``waiting`` wait at a router."""
         known = self.deployments.get(key)
         if known is None or known.scaler is None:
             return []
@@ -615,7 +615,7 @@ class Machine:
         return actions
 
     def _name(self, known: Deployment) -> str:
-        """Of another replica."""
+        """A name for another replica."""
         self._count += 1
         name = f"{known.id.name}-{self._count}-{known.spec.code_version[-6:]}"
         return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)

@@ -106,7 +106,7 @@ class Deployment:
         return replica.version == self.spec.code_version
 
     def tries_max(self) -> int:
-        """So many constructors may fail."""
+        """How many constructors may fail."""
         return max(
             1, min(self.spec.config.max_constructor_retry_count, TRIES_PER_REPLICA * self.target)
         )

@@ -133,7 +133,7 @@ class Worlds:
     def settle(
         self, key: DeploymentID, there: set[str], running: list[str], target: int
     ) -> list[News]:
-        """Of its replicas those are ``there`` still; which of those that run have to be told something."""
+        """Keep the ranks of replicas that are ``there`` still; return the running ones with news for them."""
         ranks = self._of.get(key)
         if ranks is None:
             return []

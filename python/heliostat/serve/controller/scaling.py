@@ -59,7 +59,7 @@ class Scaler:
         self._failure = ""
 
     def count(self, source: str, requests: int, now: float, *, waiting: bool = False) -> None:
-        """So many requests are at a replica, or with ``waiting`` wait at a router."""
+        """Take in how many requests are at a replica, or with ``waiting`` wait at a router."""
         counts = self._queued if waiting else self._running
         if requests:
             counts[source] = requests
@@ -251,7 +251,7 @@ class AppPolicy:
         self._states: dict[DeploymentID, dict[str, Any]] = {}
 
     def of(self, deployment: DeploymentID) -> Policy:
-        """The same for one of them."""
+        """The figures of one of them."""
 
         def policy(context: AutoscalingContext) -> tuple[float, dict[str, Any] | None]:
             now = context.current_time or 0.0

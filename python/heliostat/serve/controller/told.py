@@ -117,6 +117,7 @@ class ToldApplications:
         for key in [key for key in machine.deployments if key.app_name == name]:
             about = told["deployments"].get(key.name, {})
             replicas = about.get("replicas", [])
+            # Of all, also of those that the row leaves out.
             running = sum(one["state"] == "RUNNING" for one in replicas)
             deployments.append(
                 {

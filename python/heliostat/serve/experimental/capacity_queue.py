@@ -170,7 +170,7 @@ class CapacityQueue:
         self._feed()
 
     def get_stats(self) -> CapacityQueueStats:
-        """All of it in numbers."""
+        """Return the state of the queue in numbers."""
         all_of_them = self._replicas.values()
         return CapacityQueueStats(
             self.get_queue_length(),

@@ -90,7 +90,7 @@ class CapacityQueueRouter(LocalityMixin, MultiplexMixin, RequestRouter):
             self._queue.release.remote(replica)
 
     def on_request_cancelled(self, internal_request_id: str) -> None:
-        """Nobody takes the call's place."""
+        """Give back the place of a call that was cancelled."""
         self._give_back(internal_request_id)
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:

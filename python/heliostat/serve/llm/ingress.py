@@ -159,7 +159,7 @@ def _failed(status: int, message: str) -> Response:
 
 
 def _by_value(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same in a function of its own: what is said of its parameters here is not of the class's method."""
+    """The method in a function of its own: annotations that are set here leave the class alone."""
 
     @functools.wraps(method)
     async def route(*args: Any, **kwargs: Any) -> Any:
@@ -169,7 +169,7 @@ def _by_value(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_form(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for a form with a file, as clients send recordings."""
+    """The method for a form with a file, as clients send recordings."""
 
     @functools.wraps(method, ("__module__", "__name__", "__qualname__", "__doc__"))
     async def route(self: Any, request: Request) -> Any:
@@ -204,7 +204,7 @@ def _fields(kind: str, body: bytes) -> dict[str, str | bytes]:
 
 
 def _said(errors: Any, skipped: int) -> str:
-    """What is wrong with a body, by field."""
+    """The errors of a body, by field."""
     rows = [f"{'.'.join(map(str, one['loc'][skipped:]))}: {one['msg']}" for one in errors]
     return "; ".join(rows)
 
@@ -228,7 +228,7 @@ def make_fastapi_ingress(cls: type, *, app: FastAPI | None = None) -> type:
         app.add_api_route(path, route, methods=[method], response_model=None)
     app.add_api_route(
         "/v1/audio/transcriptions",
-        _of_form(cls.transcriptions),  # type: ignore[attr-defined]
+        _of_form(cls.transcriptions),  # type: ignore[attr-defined] # of `OpenAiIngress`
         methods=["POST"],
         response_model=None,
     )

@@ -187,7 +187,7 @@ def _text(request: PendingRequest) -> str:
 
 
 def _plain(given: Any) -> str:
-    """What a prompt, a message, its parts, or a list of them says."""
+    """The text of a prompt, a message, its parts, or a list of them."""
     if isinstance(given, str):
         return given
     if isinstance(given, (list, tuple)):

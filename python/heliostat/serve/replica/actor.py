@@ -305,7 +305,7 @@ class ReplicaActor:
             self._exit()
 
     def on_news(self) -> None:
-        """There is something to tell of calls."""
+        """Wake who tells of calls."""
         self._meter.tell_soon()
 
     async def handle_stream(
@@ -371,13 +371,13 @@ class ReplicaActor:
             if name != "__call__":
                 raise AttributeError(f"The deployment is a function and has no method {name!r}.")
             return self._servable  # type: ignore[no-any-return] # the user's
-        found = getattr(self._servable, name, None)
+        found: Callable[..., Any] | None = getattr(self._servable, name, None)
         if found is None:
             have = [one for one in dir(self._servable) if not one.startswith("_")]
             raise AttributeError(
                 f"Tried to call a method '{name}' that does not exist. Available methods: {have}."
             )
-        return found  # type: ignore[no-any-return]
+        return found
 
     async def _call(self, target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if _is_async(target):

@@ -30,7 +30,7 @@ Serve = Callable[["Exchange"], Coroutine[Any, Any, None]]
 
 
 class Frames(Protocol):
-    """What takes the frames of answers."""
+    """A receiver of the frames of answers."""
 
     def write(self, data: bytes) -> None:
         """Send one."""
@@ -72,7 +72,7 @@ class Exchange:
         self.is_release_due = False  # at the loop's next turn
 
     async def receive(self) -> dict[str, Any]:
-        """As ASGI has it: the next part of the body; after the last one, that the client has gone."""
+        """Return the next part of the body, as ASGI has it; after the last one, that the client has gone."""
         while not self.pieces and not self.is_whole and not self.is_gone:
             self.news = asyncio.get_running_loop().create_future()
             await self.news
@@ -90,7 +90,7 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: dict[str, Any]) -> None:
-        """As ASGI has it. Raises ``OSError`` when the client has gone."""
+        """Send a message of ASGI. Raises ``OSError`` when the client has gone."""
         if self.is_gone:
             raise OSError("the client has gone")
         kind = message["type"]
@@ -205,7 +205,7 @@ class Exchange:
         self._answered()
 
     def end(self) -> None:
-        """Nothing follows: an answer that is not whole is broken off."""
+        """End the answer: one that is not whole is broken off."""
         if not self.is_answered and not self.is_gone:
             self._release()
             self.connection.write(serving.encode_break(self.number, False))

@@ -110,7 +110,7 @@ class Passed(Exchange):
             self._answered()
 
     def refuse(self) -> None:
-        """It was not begun: the other replica is to choose again."""
+        """Refuse a request that was not begun: the other replica is to choose again."""
         self.was_refused = True
         self._answered()
 

@@ -275,7 +275,7 @@ def unknown(name: str, why: object) -> RpcError:
 
 
 def _number(code: Any) -> int:
-    """Of a ``grpc.StatusCode``, or of the number itself."""
+    """The number of a ``grpc.StatusCode``, or the number itself."""
     value = getattr(code, "value", code)
     return int(value[0] if isinstance(value, tuple) else value)
 

@@ -58,7 +58,7 @@ class Socket:
         return _gone(_CODE.unpack_from(payload)[0], payload[_CODE.size :].decode())
 
     async def send(self, message: dict[str, Any]) -> None:
-        """As ASGI has it. Raises ``OSError`` when the client has gone."""
+        """Send a message of ASGI. Raises ``OSError`` when the client has gone."""
         kind = message["type"]
         if kind == "websocket.accept" and not self._is_open:
             await self._accept(message)

@@ -12,7 +12,7 @@ GENERATOR = "The method returned a generator: call it with `handle.options(strea
 
 
 class Hooks(Protocol):
-    """Who has a turnstile."""
+    """The owner of a turnstile, which hears of changes."""
 
     def on_left(self) -> None:
         """A call has ended."""
@@ -25,7 +25,7 @@ class Hooks(Protocol):
 
 
 class Turnstile(serving.GateBase):
-    """So many requests at a time; further ones in the order in which they came.
+    """A bound of requests at a time; further ones go in the order in which they came.
 
     ``begin`` begins a call as ``serve_gate.rs`` says. ``hooks``: who is told of what is rare.
     """

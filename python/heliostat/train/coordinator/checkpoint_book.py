@@ -96,7 +96,7 @@ class CheckpointBook:
         return self._drop()
 
     def release(self) -> list[str]:
-        """Nobody begins from the held checkpoint any more; returns the names that are no longer kept."""
+        """Let go of the held checkpoint, needed no more; return the names that are no longer kept."""
         self.held = None
         return self._drop()
 

@@ -119,7 +119,7 @@ class Publisher:
         return Checkpoint(path, self._storage.filesystem)
 
     async def abandon(self, stage: str, name: str | None) -> None:
-        """There will be no checkpoint of what was brought for ``stage``, or has its final ``name``."""
+        """Give up the checkpoint of what was brought for ``stage``, or has its final ``name``."""
         if name is not None:
             self.discard([name])
         await self._do(self._storage.abandon, stage)

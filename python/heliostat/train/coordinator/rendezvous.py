@@ -35,7 +35,7 @@ class Rendezvous:
     seen: set[int] = field(default_factory=set)
 
     def grow(self, world_size: int) -> None:
-        """There are so many ranks now; the new ones do not take part until they are let in."""
+        """Add ranks, up to so many; the new ones do not take part until they are let in."""
         self.gone.update(range(self.world_size, world_size))
         self.world_size = world_size
 

@@ -63,7 +63,7 @@ class StepDesk:
         return found
 
     def grow(self, world_size: int) -> None:
-        """There are so many ranks now."""
+        """Add ranks, up to so many."""
         self._pace.grow(world_size)
 
     def lost(self, ranks: range) -> None:

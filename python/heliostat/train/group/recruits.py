@@ -158,7 +158,7 @@ class Recruits:
         return False
 
     def _fits(self, whole: _Whole) -> None:
-        """There is room for all: each asks for its own, which it finds where the whole was."""
+        """Release the whole room, so that each asks for its own and finds it there."""
         try:
             ray.get(whole.placed)
         except ray.exceptions.RayError:

@@ -15,7 +15,7 @@ from heliostat.train.reported import CheckpointUploadMode, report
 from heliostat.train.validation import ValidationTaskConfig
 
 
-class RayTrainReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
+class RayTrainReportCallback(pl.callbacks.Callback):  # type: ignore[misc] # without types
     """Reports the metrics and a checkpoint (``checkpoint.ckpt``) after each training epoch.
 
     Args:

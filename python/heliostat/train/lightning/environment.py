@@ -6,7 +6,7 @@ from heliostat.train.context import get_context
 from heliostat.train.lightning.library import environments
 
 
-class RayLightningEnvironment(environments.LightningEnvironment):  # type: ignore[misc]
+class RayLightningEnvironment(environments.LightningEnvironment):  # type: ignore[misc] # without types
     """The ranks of the run; the processes are there already.
 
     Examples:

@@ -27,7 +27,7 @@ class _OnWorker:
         return {"num_replicas": context.get_world_size(), "rank": context.get_world_rank()}
 
 
-class RayDDPStrategy(_OnWorker, strategies.DDPStrategy):  # type: ignore[misc]
+class RayDDPStrategy(_OnWorker, strategies.DDPStrategy):  # type: ignore[misc] # without types
     """Lightning's DDP; takes the same arguments.
 
     Examples:
@@ -49,7 +49,7 @@ class RayDDPStrategy(_OnWorker, strategies.DDPStrategy):  # type: ignore[misc]
     """
 
 
-class RayFSDPStrategy(_OnWorker, strategies.FSDPStrategy):  # type: ignore[misc]
+class RayFSDPStrategy(_OnWorker, strategies.FSDPStrategy):  # type: ignore[misc] # without types
     """Lightning's FSDP; takes the same arguments. Runs on CPUs, too."""
 
     def _setup_model(self, model: Any) -> Any:
@@ -84,5 +84,5 @@ class _device_id_for_cpu:
         FullyShardedDataParallel.__init__ = self._original
 
 
-class RayDeepSpeedStrategy(_OnWorker, strategies.DeepSpeedStrategy):  # type: ignore[misc]
+class RayDeepSpeedStrategy(_OnWorker, strategies.DeepSpeedStrategy):  # type: ignore[misc] # without types
     """Lightning's DeepSpeed; takes the same arguments."""

@@ -31,7 +31,7 @@ class Member:
         return self._awaited >= self.quorum
 
     def announce(self, quorum: int) -> None:
-        """Somebody waits for an edge, to enter after ``quorum``."""
+        """Note that a newcomer waits for an edge, to enter after ``quorum``."""
         self._awaited = max(self._awaited, quorum)
 
     def admit(self, admission: Admission, newcomer: bool) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 # Places from the first up to but not including the last.
 Span = tuple[int, int]
@@ -69,11 +70,11 @@ class SamplePlan:
         """Where it stands."""
         return {"epoch": self.epoch, "position": self.position, "owed": list(self.owed)}
 
-    def load_state_dict(self, state: dict[str, object]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Stand where another plan stood."""
-        self.epoch = int(state["epoch"])  # type: ignore[call-overload]
-        self.position = int(state["position"])  # type: ignore[call-overload]
-        self.owed = [(a, b) for a, b in state["owed"]]  # type: ignore[attr-defined]
+        self.epoch = int(state["epoch"])
+        self.position = int(state["position"])
+        self.owed = [(a, b) for a, b in state["owed"]]
 
 
 def places(spans: Sequence[Span]) -> list[int]:

@@ -110,7 +110,7 @@ class Quorum:
         return actions + self._gather()
 
     def opened(self, group: int) -> None:
-        """There is one more group, the next by number: it is let in when its ranks ask, and not awaited."""
+        """Add a group, the next by number: it is let in when its ranks ask, and not awaited."""
         assert group == len(self._incarnations)
         self._incarnations.append(0)
         self._opened.add(group)

@@ -96,7 +96,7 @@ class Pace:
             self._shown[rank] = times
 
     def grow(self, world_size: int) -> None:
-        """There are so many ranks now."""
+        """Add ranks, up to so many."""
         self._ranks += [_Rank() for _ in range(len(self._ranks), world_size)]
 
     def forget(self, ranks: Iterable[int]) -> None:

@@ -58,7 +58,7 @@ class ArrowStorage(Storage):
         shutil.rmtree(folder, ignore_errors=True)
 
     def publish(self, stage: str, final: str) -> None:
-        """Nothing to move: the snapshot makes it visible."""
+        """Move nothing: the snapshot makes it visible."""
 
     def retain(self, name: str, files: set[str]) -> None:
         import pyarrow.fs

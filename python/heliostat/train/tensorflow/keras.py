@@ -10,7 +10,7 @@ from heliostat.train.keras_report import KerasReport
 _tf: Any = required("tensorflow", "ReportCheckpointCallback")
 
 
-class ReportCheckpointCallback(KerasReport, _tf.keras.callbacks.Callback):  # type: ignore[misc]
+class ReportCheckpointCallback(KerasReport, _tf.keras.callbacks.Callback):  # type: ignore[misc] # without types
     """Reports what Keras logs, and saves the model.
 
     Args:

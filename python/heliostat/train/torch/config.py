@@ -219,7 +219,7 @@ class Lighthouse:
         """Where managers reach it; starts it at first. Raises ImportError without torchft."""
         if self._server is None:
             try:
-                from torchft.coordination import (  # type: ignore[import-not-found,unused-ignore]
+                from torchft.coordination import (  # type: ignore[import-not-found,unused-ignore] # optional
                     LighthouseServer,
                 )
             except ImportError as error:

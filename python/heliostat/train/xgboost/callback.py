@@ -12,7 +12,7 @@ from heliostat.train.checkpoint import Checkpoint
 _xgboost: Any = required("xgboost", "XGBoost on a group of workers")
 
 
-class RayTrainReportCallback(BoostingReport, _xgboost.callback.TrainingCallback):  # type: ignore[misc]
+class RayTrainReportCallback(BoostingReport, _xgboost.callback.TrainingCallback):  # type: ignore[misc] # without types
     """Reports the metrics of each round; see ``BoostingReport`` for the arguments.
 
     The model's file in a checkpoint is ``model.ubj``, unless ``filename`` says otherwise.

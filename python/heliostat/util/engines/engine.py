@@ -77,7 +77,7 @@ class Engine(Protocol):
         """The messages as the model expects them, with the beginning of its answer."""
 
     async def prefill(self, prompt: str) -> Any:
-        """What it knows of a text that it has read, for ``generate`` of another engine of the model."""
+        """Return the state of a text that it has read, for ``generate`` of another engine of the model."""
 
     def generate(self, prompt: str, sampling: Sampling, read: Any = None) -> AsyncIterator[Piece]:
         """How a text goes on, which another engine may have read. Who stops reading has it stop."""

@@ -106,7 +106,7 @@ def read(audio: bytes, rate: int) -> Any:
 
 
 def _resampled(numpy: Any, values: Any, found: int, rate: int) -> Any:
-    """The same sound with other samples: what is too high for them is left out."""
+    """The sound with other samples: what is too high for them is left out."""
     count = max(1, round(len(values) * rate / found))
     before = numpy.fft.rfft(values)
     after = numpy.zeros(count // 2 + 1, before.dtype)

@@ -161,7 +161,7 @@ class TransformersEngine:
             answer.finish()
 
     def _cache(self, read: list[tuple[Any, Any]], tokens: int) -> Any:
-        """What another engine has read, as this one's. Raises ``ValueError`` for that of another model."""
+        """The state that another engine has read, for this one. Raises ``ValueError`` for another model's."""
         cache: Any = required("transformers", "Models of transformers").DynamicCache()
         shape = {"device": self._model.device}
         layers = self._model.config.num_hidden_layers
@@ -347,7 +347,7 @@ class _Answer:
         self._tell(Piece(ready, self._asked, len(self._made)))
 
     def end(self) -> None:
-        """There will be no more."""
+        """End the stream."""
 
     def finish(self) -> None:
         """Tell what was kept back, and why it has ended."""

@@ -112,7 +112,7 @@ class VLLMEngine:
         )
 
     async def embed(self, texts: list[str]) -> tuple[list[list[float]], int]:
-        """As the model's pooler makes them."""
+        """Return the embeddings that the model's pooler makes."""
         vectors, tokens = [], 0
         for text in texts:
             parameters = self._vllm.PoolingParams()

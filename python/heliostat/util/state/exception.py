@@ -12,4 +12,4 @@ class RayStateApiException(Exception):
 
 
 class ServerUnavailable(RayStateApiException):
-    """There is no cluster to ask."""
+    """No cluster can be asked."""

@@ -133,7 +133,7 @@ def _paint(screen: Any, looks: Iterator[Look], delay: float) -> None:
 
 
 def _looks(count: int | None, pause: float = 0.0) -> Iterator[Look]:
-    """So many looks, or one after the other without an end; ``pause``: seconds between two."""
+    """Looks at the cluster, so many or without an end; ``pause``: seconds between two."""
     before: Look | None = None
     for _ in itertools.count() if count is None else range(count):
         if before is not None:

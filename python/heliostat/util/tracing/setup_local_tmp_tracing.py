@@ -21,8 +21,7 @@ def setup_tracing() -> None:
 
     os.makedirs(spans_dir, exist_ok=True)
     path = os.path.join(spans_dir, f"{os.getpid()}.txt")
-    # The process has it until its end.
-    file = open(path, "w", encoding="utf-8")  # noqa: SIM115
+    file = open(path, "w", encoding="utf-8")  # noqa: SIM115 - the process has it until its end
     exporter = export.ConsoleSpanExporter(
         out=file, formatter=lambda span: span.to_json(indent=None) + os.linesep
     )

@@ -44,7 +44,7 @@ class Aws:
             return getattr(self._client(service), operation)(**arguments)
 
     def pages(self, service: str, operation: str, **arguments: Any) -> Iterator[Any]:
-        """The same for an operation that answers page by page."""
+        """Call an operation that answers page by page."""
         with _telling(operation):
             yield from self._client(service).get_paginator(operation).paginate(**arguments)
 

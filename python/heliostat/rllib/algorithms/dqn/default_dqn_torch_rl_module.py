@@ -17,7 +17,7 @@ torch = required("torch", "ray.rllib", "rllib")
 READ = ("dueling", "noisy", "sigma0", "num_atoms", "v_min", "v_max", "epsilon", "hiddens")
 
 
-class NoisyLinear(torch.nn.Linear):  # type: ignore[name-defined]
+class NoisyLinear(torch.nn.Linear):  # type: ignore[name-defined] # found at run time
     """A linear layer with learned noise, new in each forward of training mode."""
 
     def __init__(self, size: int, out: int, sigma0: float) -> None:

@@ -100,6 +100,6 @@ class MARWIL(OfflineAlgorithm):
         return MARWILConfig()
 
     @property
-    def whole_episodes(self) -> bool:  # type: ignore[override]
+    def whole_episodes(self) -> bool:  # type: ignore[override] # a constant elsewhere
         """Whether advantages are needed, which are of steps in their order."""
         return bool(self.config.beta > 0.0)

@@ -137,7 +137,7 @@ class ValueLearner(TorchLearner):
         return batch
 
 
-class CategoricalLoss(torch.autograd.Function):  # type: ignore[name-defined]
+class CategoricalLoss(torch.autograd.Function):  # type: ignore[name-defined] # found at run time
     """The loss of discrete actions with its gradient in closed form.
 
     Networks of environments such as CartPole take less time than the graph of a loss of thirty operations.

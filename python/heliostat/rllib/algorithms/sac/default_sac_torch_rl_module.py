@@ -50,7 +50,7 @@ class DefaultSACTorchRLModule(TorchRLModule):
         return [q(observations, actions) for q in self.q]
 
 
-class _Value(torch.nn.Module):  # type: ignore[name-defined]
+class _Value(torch.nn.Module):  # type: ignore[name-defined] # found at run time
     def __init__(self, observations: Any, actions: Any, config: Any, discrete: bool) -> None:
         super().__init__()
         from heliostat.rllib.core.rl_module.torch.networks import Inputs

@@ -47,7 +47,7 @@ class Moments:
         self.count = total
 
     def taken(self) -> None:
-        """What was seen so far was handed on."""
+        """Begin anew: what was seen so far was handed on."""
         self.fresh = 0
         self.fresh_mean, self.fresh_squares = np.zeros_like(self.mean), np.zeros_like(self.mean)
 

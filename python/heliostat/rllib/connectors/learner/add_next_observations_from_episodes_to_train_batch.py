@@ -1,4 +1,4 @@
-"""What each step led to."""
+"""The next observation of each step, for the train batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What episodes bring from each step on."""
+"""The returns of episodes from each step on."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Steps:
         return found if self.kept is None else found[self.kept]
 
     def following(self, values: Any) -> Any:
-        """Of each sampled step the value of what it led to: 0 where that was the end."""
+        """The value of what each sampled step led to: 0 where that was the end."""
         return np.where(self._terminated, 0.0, values[self.real + 1]).astype(np.float32)
 
     def back(self, values: Any) -> Any:

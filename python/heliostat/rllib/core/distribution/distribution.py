@@ -52,7 +52,7 @@ class Distribution:
     def get_partial_dist_cls(cls, **partial_kwargs: Any) -> Any:
         """Return a class whose ``from_logits`` has the arguments already."""
 
-        class Partial(cls):  # type: ignore[valid-type,misc]
+        class Partial(cls):  # type: ignore[valid-type,misc] # a base at run time
             @classmethod
             def from_logits(inner, logits: Any, **kwargs: Any) -> Any:
                 return super().from_logits(logits, **{**partial_kwargs, **kwargs})

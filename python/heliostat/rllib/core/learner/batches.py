@@ -108,7 +108,7 @@ def of_episodes(episodes: list[Any]) -> tuple[dict[str, Any], list[tuple[int, in
 
 
 def ends_of(segments: list[tuple[int, int]]) -> Any:
-    """Which rows are the last ones of an episode, or of a part."""
+    """The rows that are the last ones of an episode, or of a part."""
     found = np.zeros(segments[-1][1], bool)
     found[[end - 1 for _, end in segments]] = True
     return found

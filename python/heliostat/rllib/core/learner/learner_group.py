@@ -59,7 +59,7 @@ class LearnerGroup(Checkpointable):
         )
 
     def _answers(self, calls: list[Any]) -> list[Any]:
-        """What the learners of these calls return, in their order."""
+        """The results of the learners' calls, in their order."""
         wait_for({f"learner {rank}": call for rank, call in enumerate(calls)}, self._told)
         found: list[Any] = heliostat.get(calls)
         return found

@@ -62,7 +62,7 @@ class EnvRunnerServerForExternalInference(SingleAgentEnvRunner):
         self._listen()
 
     def make_env(self) -> None:
-        """There are none here: clients have them."""
+        """Make no environment: clients have them."""
         config = self.config
         self.num_envs = 1
         self._observation_space, self._action_space = config.observation_space, config.action_space
@@ -87,7 +87,7 @@ class EnvRunnerServerForExternalInference(SingleAgentEnvRunner):
         """
         return self.sample_rollout(**how).episodes
 
-    def sample_rollout(self, *arguments: Any, **how: Any) -> EpisodeRollout:  # type: ignore[override]
+    def sample_rollout(self, *arguments: Any, **how: Any) -> EpisodeRollout:  # type: ignore[override] # episodes, and nothing is asked for
         """Wait for episodes of clients; none came where half of ``sample_timeout_s`` passed.
 
         Args:

@@ -25,7 +25,7 @@ def is_atari(env: Any) -> bool:
     )
 
 
-class WarpFrame(gymnasium.ObservationWrapper):  # type: ignore[name-defined]
+class WarpFrame(gymnasium.ObservationWrapper):  # type: ignore[name-defined] # found at run time
     """Frames of ``dim`` times ``dim``, each number the mean of its area.
 
     Args:
@@ -63,7 +63,7 @@ def _areas(size: int, count: int) -> Any:
     return (np.maximum(overlap, 0) * (count / size)).astype(np.float32)
 
 
-class NormalizedImageEnv(gymnasium.ObservationWrapper):  # type: ignore[name-defined]
+class NormalizedImageEnv(gymnasium.ObservationWrapper):  # type: ignore[name-defined] # found at run time
     """Frames from -1 to 1.
 
     Args:
@@ -85,7 +85,7 @@ class NormalizedImageEnv(gymnasium.ObservationWrapper):  # type: ignore[name-def
         return observation.astype(np.float32) / 128.0 - 1.0
 
 
-class MaxAndSkipEnv(gymnasium.Wrapper):  # type: ignore[name-defined]
+class MaxAndSkipEnv(gymnasium.Wrapper):  # type: ignore[name-defined] # found at run time
     """Each action is taken some times; the frame is the brightest of the last two.
 
     Args:
@@ -103,7 +103,7 @@ class MaxAndSkipEnv(gymnasium.Wrapper):  # type: ignore[name-defined]
         Args:
             action: The action.
         """
-        total, last = 0.0, deque(maxlen=2)  # type: ignore[var-annotated]
+        total, last = 0.0, deque[Any](maxlen=2)
         for _ in range(self._skip):
             frame, reward, terminated, truncated, info = self.env.step(action)
             total += float(reward)
@@ -113,7 +113,7 @@ class MaxAndSkipEnv(gymnasium.Wrapper):  # type: ignore[name-defined]
         return np.max(np.stack(last), axis=0), total, terminated, truncated, info
 
 
-class NoopResetEnv(gymnasium.Wrapper):  # type: ignore[name-defined]
+class NoopResetEnv(gymnasium.Wrapper):  # type: ignore[name-defined] # found at run time
     """An episode begins after some steps without action.
 
     Args:
@@ -138,7 +138,7 @@ class NoopResetEnv(gymnasium.Wrapper):  # type: ignore[name-defined]
         return found
 
 
-class EpisodicLifeEnv(gymnasium.Wrapper):  # type: ignore[name-defined]
+class EpisodicLifeEnv(gymnasium.Wrapper):  # type: ignore[name-defined] # found at run time
     """A lost life ends the episode; the game goes on with the next one.
 
     Args:
@@ -177,7 +177,7 @@ class EpisodicLifeEnv(gymnasium.Wrapper):  # type: ignore[name-defined]
         return found
 
 
-class FireResetEnv(gymnasium.Wrapper):  # type: ignore[name-defined]
+class FireResetEnv(gymnasium.Wrapper):  # type: ignore[name-defined] # found at run time
     """An episode begins with the fire button, without which some games wait.
 
     Args:
@@ -197,7 +197,7 @@ class FireResetEnv(gymnasium.Wrapper):  # type: ignore[name-defined]
         return found
 
 
-class FrameStack(gymnasium.Wrapper):  # type: ignore[name-defined]
+class FrameStack(gymnasium.Wrapper):  # type: ignore[name-defined] # found at run time
     """Observations are the last frames, side by side in the last axis.
 
     Args:

@@ -26,6 +26,9 @@ class Stats:
         percentiles: Which ones. Default: 0, 50, 75, 90, 95, 99, 100.
     """
 
+    leaf = False  # whether its logger is not the root, which alone keeps sums of a lifetime
+    at = 0.0  # of a throughput: when it was last logged
+
     def __init__(
         self,
         reduce: str = "ema",
@@ -114,7 +117,7 @@ class Stats:
         """Forget what a result has had, unless a window keeps it."""
         if self.window is None:
             self.values.clear()
-        if self.reduce == "lifetime_sum" and getattr(self, "leaf", False):
+        if self.reduce == "lifetime_sum" and self.leaf:
             self.total = 0.0
 
 
@@ -175,7 +178,7 @@ class MetricsLogger:
         held = self.stats.get(name)
         if held is None:
             held = self.stats[name] = Stats(reduce, window, ema_coeff, percentiles)
-            held.leaf = not self.root  # type: ignore[attr-defined]
+            held.leaf = not self.root
         held.push(value)
         if with_throughput:
             self._throughput(name, value)
@@ -188,7 +191,7 @@ class MetricsLogger:
         held = self.stats.get(name)
         if held is None:
             held = self.stats[name] = Stats(reduce, window)
-            held.leaf = not self.root  # type: ignore[attr-defined]
+            held.leaf = not self.root
         held.last = values[-1]
         if reduce == "lifetime_sum":
             held.total += sum(values)
@@ -201,10 +204,10 @@ class MetricsLogger:
         held = self.stats.get(side)
         if held is None:
             held = self.stats[side] = Stats("ema", None, 0.1)
-            held.at = now  # type: ignore[attr-defined]
+            held.at = now
             return
-        seconds = max(now - held.at, 1e-9)  # type: ignore[attr-defined]
-        held.at = now  # type: ignore[attr-defined]
+        seconds = max(now - held.at, 1e-9)
+        held.at = now
         held.push(float(value) / seconds)
 
     def log_dict(self, value_dict: dict[str, Any], *, key: Any = None, **how: Any) -> None:
@@ -245,7 +248,7 @@ class MetricsLogger:
                 held = self.stats[name] = Stats(
                     model.reduce, model.window, model.ema_coeff, model.percentiles
                 )
-                held.leaf = not self.root  # type: ignore[attr-defined]
+                held.leaf = not self.root
             held.merge(others)
 
     def peek(self, key: Any = None, default: Any = None, **how: Any) -> Any:

@@ -16,7 +16,7 @@ _transformers: Any = required("transformers", "Reports from Transformers")
 _trainer_utils: Any = required("transformers.trainer_utils", "Reports from Transformers")
 
 
-class RayTrainReportCallback(_transformers.TrainerCallback):  # type: ignore[misc]
+class RayTrainReportCallback(_transformers.TrainerCallback):  # type: ignore[misc] # without types
     """Reports the latest metrics and the checkpoint whenever the trainer saves one.
 
     The saved folder lies below ``checkpoint`` in the reported checkpoint. Set ``save_strategy``,

@@ -33,7 +33,7 @@ def _gives_batches(dataset: Any) -> bool:
 def _take_batches(trainer: Any, name: str) -> None:
     from torch.utils.data import DataLoader, IterableDataset
 
-    class Batches(IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
+    class Batches(IterableDataset):  # type: ignore[misc,type-arg,unused-ignore] # torch may have types
         """Hands the batches on as they are."""
 
         def __init__(self, batches: Any) -> None:

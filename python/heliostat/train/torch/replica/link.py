@@ -50,7 +50,7 @@ class Link:
     # ---- the main thread ----
 
     def world_size_changed(self, before: int, now: int) -> None:
-        """So many workers take the next step, and had taken the one before."""
+        """Tell the hooks how many workers take the next step, and had taken the one before."""
         self._session.world_size_changed(before, now)
 
     def join(self, signature: tuple[Any, ...]) -> Admission:

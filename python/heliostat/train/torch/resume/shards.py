@@ -54,7 +54,7 @@ class Header:
     values: dict[str, Any]
 
     def dump(self) -> bytes:
-        """As bytes, so that who has no torch can carry it."""
+        """The state as bytes, so that a process without torch can carry it."""
         return pickle.dumps(self)
 
     @staticmethod
@@ -201,7 +201,7 @@ class MemoryReader(StorageReader):  # type: ignore[misc]  # torch's modules here
         return replace(plan, items=[i for i in plan.items if i.type != LoadItemType.BYTE_IO])
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """As they are."""
+        """The plans as they are."""
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:

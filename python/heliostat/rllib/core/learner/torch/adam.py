@@ -15,7 +15,7 @@ def _plain(method: Any) -> Any:
     return getattr(method, "__wrapped__", method)
 
 
-class Adam(torch.optim.Adam):  # type: ignore[name-defined]
+class Adam(torch.optim.Adam):  # type: ignore[name-defined] # found at run time
     """torch's Adam, with the same state, for parameters of floats that are all on one device.
 
     The first optimizer of a process makes torch load its compiler, 900 modules, which takes longer than a

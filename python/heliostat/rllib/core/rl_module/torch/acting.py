@@ -1,4 +1,4 @@
-"""What small policies choose, by few operations of numpy.
+"""Actions of small policies, by few operations of numpy.
 
 A step of small environments takes less time than torch takes to call a module of some layers: here the same
 numbers come of the same weights without a module, a tensor, or a distribution.

@@ -129,7 +129,7 @@ def _initialized(layer: Any, initializers: tuple[Any, Any, Any, Any]) -> Any:
     return layer
 
 
-class Inputs(nn.Module):  # type: ignore[name-defined]
+class Inputs(nn.Module):  # type: ignore[name-defined] # found at run time
     """Turns a nest of observations into one tensor of shape ``(batch, size)``.
 
     Discrete parts become one-hot; boxes of three dimensions go through convolutions.
@@ -200,7 +200,7 @@ def _convolutions(shape: Any, filters: Any, act: str) -> tuple[Any, int]:
     return network, int(size)
 
 
-class Encoder(nn.Module):  # type: ignore[name-defined]
+class Encoder(nn.Module):  # type: ignore[name-defined] # found at run time
     """Features of observations: layers, and an LSTM after them where the settings say so.
 
     Attributes:

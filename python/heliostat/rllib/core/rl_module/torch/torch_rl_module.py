@@ -14,7 +14,7 @@ from heliostat.rllib.core.rl_module.rl_module import RLModule
 torch = required("torch", "ray.rllib", "rllib")
 
 
-class TorchRLModule(torch.nn.Module, RLModule):  # type: ignore[name-defined]
+class TorchRLModule(torch.nn.Module, RLModule):  # type: ignore[name-defined] # found at run time
     """A module of torch: layers are attributes that :meth:`setup` makes."""
 
     framework = "torch"
