@@ -119,7 +119,16 @@ class BaseID:
 
 @final
 class JobID(BaseID):
-    """A driver's run."""
+    """A driver's run.
+
+    Examples:
+        >>> import ray
+        >>> job_id = ray.JobID.from_int(7)
+        >>> job_id.hex(), job_id.int()
+        ('00000007', 7)
+        >>> ray.JobID.from_hex(ray.get_runtime_context().get_job_id()).is_nil()
+        False
+    """
 
     @classmethod
     def from_int(cls, value: int) -> JobID:
@@ -133,16 +142,40 @@ class JobID(BaseID):
 
 @final
 class TaskID(BaseID):
-    """One call of a task or of an actor's method, through all its attempts."""
+    """One call of a task or of an actor's method, through all its attempts.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def me():
+        ...     return ray.get_runtime_context().get_task_id()
+        >>> ref = me.remote()
+        >>> ref.task_id() == ray.TaskID.from_hex(ray.get(ref))
+        True
+        >>> ref.task_id().job_id() == ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
+        True
+    """
 
     def actor_id(self) -> ActorID:
-        """The actor that the call is made to; the id of nothing for tasks."""
+        """The actor that the call is made to; for tasks, an id that names their job and no actor."""
     def job_id(self) -> JobID:
         """The job that the call belongs to."""
 
 @final
 class ActorID(BaseID):
-    """An actor, through all its restarts."""
+    """An actor, through all its restarts.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Worker:
+        ...     def me(self):
+        ...         return ray.get_runtime_context().get_actor_id()
+        >>> worker = Worker.remote()
+        >>> actor_id = ray.ActorID.from_hex(ray.get(worker.me.remote()))
+        >>> actor_id.job_id.hex() == ray.get_runtime_context().get_job_id()
+        True
+    """
 
     @property
     def job_id(self) -> JobID:
@@ -150,15 +183,38 @@ class ActorID(BaseID):
 
 @final
 class NodeID(BaseID):
-    """A node, from its start to its end."""
+    """A node, from its start to its end.
+
+    Examples:
+        >>> import ray
+        >>> node_id = ray.NodeID.from_hex(ray.get_runtime_context().get_node_id())
+        >>> node_id.hex() in {node["NodeID"] for node in ray.nodes()}
+        True
+    """
 
 @final
 class WorkerID(BaseID):
-    """A process that runs tasks, or a driver."""
+    """A process that runs tasks, or a driver.
+
+    Examples:
+        >>> import ray
+        >>> worker_id = ray.WorkerID.from_hex(ray.get_runtime_context().get_worker_id())
+        >>> worker_id == ray.WorkerID(worker_id.binary())
+        True
+    """
 
 @final
 class PlacementGroupID(BaseID):
-    """A placement group."""
+    """A placement group.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import placement_group, remove_placement_group
+        >>> group = placement_group([{"CPU": 0.5}])
+        >>> isinstance(group.id, ray.PlacementGroupID), group.id.is_nil()
+        (True, False)
+        >>> remove_placement_group(group)
+    """
 
     @classmethod
     def of(cls, job_id: JobID) -> PlacementGroupID:
@@ -170,19 +226,45 @@ class PlacementGroupID(BaseID):
 
 @final
 class UniqueID(BaseID):
-    """Anything that has no class of ids of its own."""
+    """Anything that has no class of ids of its own.
+
+    Examples:
+        >>> from ray import UniqueID
+        >>> UniqueID.from_hex("00" * UniqueID.size()).binary() == bytes(UniqueID.SIZE)
+        True
+    """
 
 @final
 class FunctionID(BaseID):
-    """A remote function."""
+    """A remote function.
+
+    Examples:
+        >>> from ray import FunctionID
+        >>> function_id = FunctionID.from_random()
+        >>> FunctionID(function_id.binary()) == function_id
+        True
+    """
 
 @final
 class ActorClassID(BaseID):
-    """An actor class."""
+    """An actor class.
+
+    Examples:
+        >>> from ray import ActorClassID
+        >>> ActorClassID.nil().is_nil(), len(ActorClassID.from_random().binary()) == ActorClassID.size()
+        (True, True)
+    """
 
 @final
 class ClusterID(BaseID):
-    """A cluster, from the first start of its head."""
+    """A cluster, from the first start of its head.
+
+    Examples:
+        >>> from ray import ClusterID
+        >>> cluster_id = ClusterID.from_random()
+        >>> ClusterID.from_hex(cluster_id.hex()) == cluster_id
+        True
+    """
 
 class ObjectRef(Awaitable[Any]):
     """A reference to an object, which may not be there yet. ``ray.get`` gives its value.
@@ -190,6 +272,17 @@ class ObjectRef(Awaitable[Any]):
     Calls and ``ray.put`` return references. A reference keeps its object alive while some process holds it.
     One among the arguments of a call arrives as the value; one inside a list or another object arrives as a
     reference. ``await ref`` gives the value in ``async`` code.
+
+    Examples:
+        >>> import ray
+        >>> ref = ray.put([1, 2])
+        >>> ray.get(ref)
+        [1, 2]
+        >>> @ray.remote
+        ... def total(numbers):
+        ...     return sum(numbers)
+        >>> ray.get(total.remote(ref))  # an argument that is a reference arrives as its value
+        3
     """
 
     SIZE: ClassVar[int]
@@ -675,7 +768,23 @@ class MethodSlot:
 
 @final
 class ActorMethod:
-    """A method of an actor's handle. It keeps the handle; called without ``.remote`` it raises TypeError."""
+    """A method of an actor's handle. It keeps the handle; called without ``.remote`` it raises TypeError.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Counter:
+        ...     def __init__(self):
+        ...         self.n = 0
+        ...     def add(self, n):
+        ...         self.n += n
+        ...         return self.n
+        >>> add = Counter.remote().add
+        >>> isinstance(add, ray.actor.ActorMethod)
+        True
+        >>> ray.get([add.remote(1), add.options(name="more").remote(2)])
+        [1, 3]
+    """
 
     @property
     def handle(self) -> ActorHandleBase: ...

@@ -293,6 +293,20 @@ class AutoscalingCluster:
         autoscaler_v2: Has no effect.
         **config_kwargs: ``idle_timeout_minutes`` (default 5) and ``max_workers`` (default 8, of all
             kinds together).
+
+    Examples:
+        >>> from ray.cluster_utils import AutoscalingCluster
+        >>> cluster = AutoscalingCluster(
+        ...     head_resources={"CPU": 1},
+        ...     worker_node_types={"cpu": {"resources": {"CPU": 4}, "max_workers": 2}},
+        ...     idle_timeout_minutes=1,
+        ... )
+        >>> def test(work):
+        ...     cluster.start()  # then ray.init(address="auto")
+        ...     try:
+        ...         work()
+        ...     finally:
+        ...         cluster.shutdown()
     """
 
     def __init__(

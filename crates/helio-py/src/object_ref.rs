@@ -23,6 +23,17 @@ use crate::{exceptions, session};
 /// Calls and ``ray.put`` return references. A reference keeps its object alive while some process holds it.
 /// One among the arguments of a call arrives as the value; one inside a list or another object arrives as a
 /// reference. ``await ref`` gives the value in ``async`` code.
+///
+/// Examples:
+///     >>> import ray
+///     >>> ref = ray.put([1, 2])
+///     >>> ray.get(ref)
+///     [1, 2]
+///     >>> @ray.remote
+///     ... def total(numbers):
+///     ...     return sum(numbers)
+///     >>> ray.get(total.remote(ref))  # an argument that is a reference arrives as its value
+///     3
 // `mapping`: what can be indexed is no sequence for all that, and cannot be iterated.
 #[pyclass(frozen, freelist = 1024, weakref, mapping, module = "heliostat._heliostat")]
 pub(crate) struct ObjectRef {

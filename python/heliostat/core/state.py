@@ -138,6 +138,19 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
 
     Raises:
         RuntimeError: There is no session.
+
+    Examples:
+        >>> import json, pathlib, tempfile
+        >>> import ray
+        >>> @ray.remote
+        ... def square(x):
+        ...     return x * x
+        >>> ray.get(square.remote(3))
+        9
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "trace.json")
+        >>> ray.timeline(str(path))
+        >>> any(event["ph"] == "X" for event in json.loads(path.read_text()))
+        True
     """
     if not _heliostat.is_connected():
         raise RuntimeError(

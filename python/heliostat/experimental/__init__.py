@@ -29,6 +29,14 @@ def set_resource(resource_name: str, capacity: float, node_id: str | None = None
 
     Raises:
         DeprecationWarning: Always.
+
+    Examples:
+        >>> import ray
+        >>> try:
+        ...     ray.experimental.set_resource("license", 2)
+        ... except DeprecationWarning:
+        ...     print("give the node its resources when it starts: ray start --resources")
+        give the node its resources when it starts: ray start --resources
     """
     raise DeprecationWarning(
         "A node's resources cannot be changed while it runs. Reserve what you need with a placement "

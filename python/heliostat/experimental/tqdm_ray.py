@@ -20,7 +20,14 @@ RAY_TQDM_MAGIC = progress_bars.MAGIC
 
 
 def instance() -> progress_bars.Bars:
-    """The bars of this driver."""
+    """The bars of this driver.
+
+    Examples:
+        >>> from ray.experimental import tqdm_ray
+        >>> with tqdm_ray.instance().hidden():  # while the bars are away
+        ...     print("half of it is done")
+        half of it is done
+    """
     return progress_bars.bars
 
 
@@ -51,6 +58,15 @@ class tqdm:
         position: Has no effect: the driver lays bars out.
         flush_interval_s: The bar is drawn at most every so many seconds. Default 1. The last state
             always is.
+
+    Examples:
+        >>> import ray
+        >>> from ray.experimental import tqdm_ray
+        >>> @ray.remote
+        ... def total(n):
+        ...     return sum(tqdm_ray.tqdm(range(n), desc="adding"))  # the driver draws the bar
+        >>> ray.get(total.remote(5))
+        10
     """
 
     DEFAULT_FLUSH_INTERVAL_SECONDS = 1.0

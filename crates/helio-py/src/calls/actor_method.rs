@@ -122,6 +122,21 @@ impl MethodSlot {
 }
 
 /// A method of an actor's handle. It keeps the handle; called without ``.remote`` it raises TypeError.
+///
+/// Examples:
+///     >>> import ray
+///     >>> @ray.remote
+///     ... class Counter:
+///     ...     def __init__(self):
+///     ...         self.n = 0
+///     ...     def add(self, n):
+///     ...         self.n += n
+///     ...         return self.n
+///     >>> add = Counter.remote().add
+///     >>> isinstance(add, ray.actor.ActorMethod)
+///     True
+///     >>> ray.get([add.remote(1), add.options(name="more").remote(2)])
+///     [1, 3]
 #[pyclass(frozen, freelist = 64, module = "heliostat._heliostat")]
 pub(crate) struct ActorMethod {
     handle: Py<ActorHandleBase>,

@@ -7,6 +7,14 @@ use super::base::id_class;
 
 id_class! {
     /// A driver's run.
+    ///
+    /// Examples:
+    ///     >>> import ray
+    ///     >>> job_id = ray.JobID.from_int(7)
+    ///     >>> job_id.hex(), job_id.int()
+    ///     ('00000007', 7)
+    ///     >>> ray.JobID.from_hex(ray.get_runtime_context().get_job_id()).is_nil()
+    ///     False
     JobID, JobId {
         /// The id of the job with this number.
         ///

@@ -8,6 +8,14 @@ use super::job::JobID;
 
 id_class! {
     /// A placement group.
+    ///
+    /// Examples:
+    ///     >>> import ray
+    ///     >>> from ray.util import placement_group, remove_placement_group
+    ///     >>> group = placement_group([{"CPU": 0.5}])
+    ///     >>> isinstance(group.id, ray.PlacementGroupID), group.id.is_nil()
+    ///     (True, False)
+    ///     >>> remove_placement_group(group)
     PlacementGroupID, PlacementGroupId {
         /// A fresh one of that job.
         ///

@@ -9,8 +9,19 @@ use super::job::JobID;
 
 id_class! {
     /// One call of a task or of an actor's method, through all its attempts.
+    ///
+    /// Examples:
+    ///     >>> import ray
+    ///     >>> @ray.remote
+    ///     ... def me():
+    ///     ...     return ray.get_runtime_context().get_task_id()
+    ///     >>> ref = me.remote()
+    ///     >>> ref.task_id() == ray.TaskID.from_hex(ray.get(ref))
+    ///     True
+    ///     >>> ref.task_id().job_id() == ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
+    ///     True
     TaskID, TaskId {
-        /// The actor that the call is made to; the id of nothing for tasks.
+        /// The actor that the call is made to; for tasks, an id that names their job and no actor.
         fn actor_id<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ActorID>> {
             ActorID::of(slf.py(), Self::id(slf).actor())
         }

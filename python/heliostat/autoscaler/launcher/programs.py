@@ -32,6 +32,22 @@ def create_or_update_cluster(
     Raises:
         ValueError: The configuration is wrong; the message says where.
         RuntimeError: A machine was not reached, or a command failed there.
+
+    Examples:
+        >>> from ray.autoscaler.sdk import create_or_update_cluster, teardown_cluster
+        >>> config = {
+        ...     "cluster_name": "team",
+        ...     "provider": {"type": "local", "head_ip": "192.0.2.1", "worker_ips": ["192.0.2.2"]},
+        ...     "auth": {"ssh_user": "ubuntu"},
+        ... }
+        >>> def nightly():
+        ...     create_or_update_cluster(config)  # reaches the machines by ssh
+        ...     teardown_cluster(config)
+        >>> try:
+        ...     create_or_update_cluster({**config, "provider": {"type": "lokal"}})
+        ... except ValueError:
+        ...     print("no such provider")
+        no such provider
     """
     cluster = _cluster(cluster_config)
     cluster.up(no_restart=no_restart, restart_only=restart_only)
@@ -53,6 +69,15 @@ def teardown_cluster(
     Raises:
         ValueError: The configuration is wrong.
         RuntimeError: A machine was not reached; the others were stopped.
+
+    Examples:
+        >>> from ray.autoscaler.sdk import create_or_update_cluster, teardown_cluster
+        >>> def run(config, work):
+        ...     create_or_update_cluster(config)
+        ...     try:
+        ...         return work()
+        ...     finally:
+        ...         teardown_cluster(config)
     """
     _cluster(cluster_config).down(workers_only=workers_only, keep_min_workers=keep_min_workers)
 
@@ -88,6 +113,16 @@ def run_on_cluster(
     Raises:
         ValueError: The configuration or an argument is wrong.
         RuntimeError: The head was not reached, or the command ended with another exit code than 0.
+
+    Examples:
+        >>> from ray.autoscaler.sdk import run_on_cluster
+        >>> def free_disk(config):
+        ...     return run_on_cluster(config, cmd="df -h /", with_output=True)
+        >>> try:
+        ...     run_on_cluster("cluster.yaml", cmd="uptime", run_env="podman")
+        ... except ValueError as error:
+        ...     print(error)
+        run_env is 'podman': write 'auto', 'host' or 'docker'.
     """
     if run_env not in ("auto", "host", "docker"):
         raise ValueError(f"run_env is {run_env!r}: write 'auto', 'host' or 'docker'.")
@@ -128,6 +163,18 @@ def rsync(
     Raises:
         ValueError: The configuration is wrong, or one of the two paths is missing.
         RuntimeError: The machine was not reached, or there are no such files.
+
+    Examples:
+        >>> from ray.autoscaler import sdk
+        >>> def fetch_results(config):
+        ...     sdk.rsync(config, source="~/results/", target="results/", down=True)
+        >>> provider = {"type": "local", "head_ip": "192.0.2.1", "worker_ips": ["192.0.2.2"]}
+        >>> config = {"cluster_name": "team", "provider": provider, "auth": {"ssh_user": "ubuntu"}}
+        >>> try:
+        ...     sdk.rsync(config, source="~/results/", target=None, down=True)
+        ... except ValueError:
+        ...     print("a source needs a target")
+        a source needs a target
     """
     cluster = _cluster(cluster_config)
     cluster.copy(source, target, down=down, remotes=[cluster.machine(ip_address)])
@@ -145,6 +192,14 @@ def get_head_node_ip(cluster_config: dict[str, Any] | str) -> str:
     Raises:
         ValueError: The configuration is wrong.
         RuntimeError: The cluster has no head.
+
+    Examples:
+        >>> from ray.autoscaler.sdk import get_head_node_ip
+        >>> provider = {"type": "local", "head_ip": "192.0.2.1", "worker_ips": ["192.0.2.2"]}
+        >>> get_head_node_ip(
+        ...     {"cluster_name": "team", "provider": provider, "auth": {"ssh_user": "ubuntu"}}
+        ... )
+        '192.0.2.1'
     """
     return _cluster(cluster_config).head().host.address
 
@@ -161,6 +216,16 @@ def get_worker_node_ips(cluster_config: dict[str, Any] | str) -> list[str]:
     Raises:
         ValueError: The configuration is wrong.
         RuntimeError: The cluster was not started by this user on this machine.
+
+    Examples:
+        >>> from ray.autoscaler.sdk import get_worker_node_ips
+        >>> provider = {"type": "local", "head_ip": "192.0.2.1", "worker_ips": ["192.0.2.2"]}
+        >>> config = {"cluster_name": "team", "provider": provider, "auth": {"ssh_user": "ubuntu"}}
+        >>> try:
+        ...     get_worker_node_ips(config)
+        ... except RuntimeError:
+        ...     print("call create_or_update_cluster first")
+        call create_or_update_cluster first
     """
     return [remote.host.address for remote in _cluster(cluster_config).workers()]
 

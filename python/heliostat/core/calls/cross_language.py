@@ -12,7 +12,13 @@ RESTORE_WORKER_MODE = 3
 
 
 class Language(Enum):
-    """The languages that a worker can be written in."""
+    """The languages that a worker can be written in.
+
+    Examples:
+        >>> from ray import Language
+        >>> [language.name for language in Language]  # workers run PYTHON alone
+        ['PYTHON', 'JAVA', 'CPP']
+    """
 
     PYTHON = 0
     JAVA = 1
@@ -48,6 +54,14 @@ def java_actor_class(class_name: str) -> NoReturn:
 
     Raises:
         NotImplementedError: Always.
+
+    Examples:
+        >>> import ray
+        >>> try:
+        ...     ray.java_actor_class("org.example.Counter").remote()
+        ... except NotImplementedError:
+        ...     print("workers run Python")
+        workers run Python
     """
     raise NotImplementedError("Java workers are not supported")
 
@@ -60,6 +74,14 @@ def cpp_function(function_name: str) -> NoReturn:
 
     Raises:
         NotImplementedError: Always.
+
+    Examples:
+        >>> import ray
+        >>> try:
+        ...     ray.cpp_function("Add").remote(1, 2)
+        ... except NotImplementedError:
+        ...     print("workers run Python")
+        workers run Python
     """
     raise NotImplementedError("C++ workers are not supported")
 
@@ -73,5 +95,13 @@ def cpp_actor_class(create_function_name: str, class_name: str) -> NoReturn:
 
     Raises:
         NotImplementedError: Always.
+
+    Examples:
+        >>> from ray.cross_language import cpp_actor_class
+        >>> try:
+        ...     cpp_actor_class("CreateCounter", "Counter").remote()
+        ... except NotImplementedError:
+        ...     print("workers run Python")
+        workers run Python
     """
     raise NotImplementedError("C++ workers are not supported")

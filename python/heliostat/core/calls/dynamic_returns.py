@@ -10,7 +10,22 @@ if TYPE_CHECKING:
 
 
 class DynamicObjectRefGenerator:
-    """References to the items that a generator yielded, all of which are there."""
+    """References to the items that a generator yielded, all of which are there.
+
+    Args:
+        refs: References to the items, in order.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote(num_returns="dynamic")
+        ... def split(text):
+        ...     yield from text.split()
+        >>> words = ray.get(split.remote("a few words"))
+        >>> isinstance(words, ray.DynamicObjectRefGenerator), len(words)
+        (True, 3)
+        >>> [ray.get(ref) for ref in words]
+        ['a', 'few', 'words']
+    """
 
     def __init__(self, refs: list[ObjectRef]) -> None:
         self._refs = refs

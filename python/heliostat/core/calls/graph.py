@@ -20,6 +20,17 @@ class DAGInputData:
     Args:
         *args: The positional ones.
         **kwargs: The keyword ones.
+
+    Examples:
+        >>> import ray
+        >>> from ray.dag import DAGInputData, InputNode
+        >>> @ray.remote
+        ... def describe(given):
+        ...     return given[0] + given["unit"]
+        >>> with InputNode() as given:
+        ...     graph = describe.bind(given)
+        >>> ray.get(graph.execute("5", unit="km"))
+        '5km'
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -51,7 +62,21 @@ class _Execution:
 
 
 class DAGNode:
-    """A call that is described and not made yet."""
+    """A call that is described and not made yet.
+
+    Examples:
+        >>> import ray
+        >>> from ray.dag import DAGNode, InputNode
+        >>> @ray.remote
+        ... def add(x, y):
+        ...     return x + y
+        >>> with InputNode() as given:
+        ...     node = add.bind(add.bind(given, 1), 10)
+        >>> isinstance(node, DAGNode), node.get_args()[1]
+        (True, 10)
+        >>> ray.get(node.execute(100))
+        111
+    """
 
     def __init__(
         self,
@@ -122,7 +147,19 @@ class DAGNode:
 
 
 class FunctionNode(DAGNode):
-    """A call of a remote function."""
+    """A call of a remote function.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def add(x, y):
+        ...     return x + y
+        >>> node = add.bind(add.bind(1, 2), 3)
+        >>> isinstance(node, ray.dag.FunctionNode)
+        True
+        >>> ray.get(node.execute())
+        6
+    """
 
     def __init__(self, remote: Callable[..., Any], *rest: Any) -> None:
         super().__init__(*rest)
@@ -133,7 +170,22 @@ class FunctionNode(DAGNode):
 
 
 class ClassNode(DAGNode):
-    """An actor, made anew in each execution; its methods are bound through it."""
+    """An actor, made anew in each execution; its methods are bound through it.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Adder:
+        ...     def __init__(self, n):
+        ...         self.n = n
+        ...     def add(self, x):
+        ...         return x + self.n
+        >>> adder = Adder.bind(10)
+        >>> isinstance(adder, ray.dag.ClassNode)
+        True
+        >>> ray.get(adder.add.bind(5).execute())
+        15
+    """
 
     def __init__(self, cls: type, remote: Callable[..., Any], *rest: Any) -> None:
         super().__init__(*rest)
@@ -172,7 +224,22 @@ class _UnboundMethod:
 
 
 class ClassMethodNode(DAGNode):
-    """A call of an actor's method."""
+    """A call of an actor's method.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Adder:
+        ...     def __init__(self, n):
+        ...         self.n = n
+        ...     def add(self, x):
+        ...         return x + self.n
+        >>> node = Adder.bind(10).add.bind(5)
+        >>> isinstance(node, ray.dag.ClassMethodNode)
+        True
+        >>> ray.get(node.execute())
+        15
+    """
 
     def __init__(self, method: Any, *rest: Any) -> None:
         super().__init__(*rest)
@@ -187,7 +254,24 @@ class ClassMethodNode(DAGNode):
 
 
 class InputNode(DAGNode):
-    """The arguments of ``execute``; ``node[0]`` and ``node.name`` are parts of them."""
+    """The arguments of ``execute``; ``node[0]`` and ``node.name`` are parts of them.
+
+    Args:
+        args: Has no effect.
+        kwargs: Has no effect.
+        options: Has no effect.
+
+    Examples:
+        >>> import ray
+        >>> from ray.dag import InputNode
+        >>> @ray.remote
+        ... def double(x):
+        ...     return 2 * x
+        >>> with InputNode() as given:
+        ...     graph = double.bind(given)
+        >>> ray.get(graph.execute(21))
+        42
+    """
 
     def __enter__(self) -> InputNode:
         return self
@@ -210,7 +294,19 @@ class InputNode(DAGNode):
 
 
 class InputAttributeNode(DAGNode):
-    """A part of the input: an argument, or a part of the only one."""
+    """A part of the input: an argument, or a part of the only one.
+
+    Examples:
+        >>> import ray
+        >>> from ray.dag import InputNode
+        >>> @ray.remote
+        ... def area(width, height):
+        ...     return width * height
+        >>> with InputNode() as given:
+        ...     graph = area.bind(given[0], given.height)
+        >>> ray.get(graph.execute(3, height=4))
+        12
+    """
 
     def __init__(self, of: InputNode, key: int | str, is_attribute: bool = False) -> None:
         super().__init__()
@@ -234,6 +330,17 @@ class MultiOutputNode(DAGNode):
 
     Args:
         args: The nodes.
+
+    Examples:
+        >>> import ray
+        >>> from ray.dag import InputNode, MultiOutputNode
+        >>> @ray.remote
+        ... def add(x, n):
+        ...     return x + n
+        >>> with InputNode() as given:
+        ...     graph = MultiOutputNode([add.bind(given, 1), add.bind(given, 2)])
+        >>> ray.get(graph.execute(10))
+        [11, 12]
     """
 
     def __init__(self, args: list[DAGNode] | tuple[DAGNode, ...]) -> None:

@@ -114,6 +114,14 @@ class ClientBuilder:
 
     Args:
         address: ``host:port`` of the head's port for drivers; ``None`` and ``"local"``: as for ``init``.
+
+    Examples:
+        >>> import ray
+        >>> builder = ray.ClientBuilder("head.example.com:10001")
+        >>> builder = builder.namespace("reports").env({"env_vars": {"STAGE": "test"}})
+        >>> def main():
+        ...     with builder.connect():
+        ...         return ray.cluster_resources()
     """
 
     def __init__(self, address: str | None) -> None:
@@ -207,6 +215,17 @@ def client(address: str | None = None, _deprecation_warn_enabled: bool = True) -
     Raises:
         ValueError: The address is that of an HTTP server.
         RuntimeError: There is no such module, or it has no ``ClientBuilder``.
+
+    Examples:
+        >>> import ray
+        >>> builder = ray.client("head.example.com:10001").namespace("reports")
+        >>> isinstance(builder, ray.ClientBuilder)  # builder.connect() would begin the session
+        True
+        >>> try:
+        ...     ray.client("http://head.example.com:8265")
+        ... except ValueError:
+        ...     print("that is the port of the dashboard")
+        that is the port of the dashboard
     """
     wanted = settings.text("ADDRESS") or None if address is None else address
     builder = _builder(wanted)
