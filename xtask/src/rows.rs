@@ -50,50 +50,122 @@ const STRUCTS: [(&str, &str); 5] = [
     ("stats", "GroupStats | null"),
 ];
 
+/// The examples of the classes' docstrings.
+mod example {
+    pub(super) const ACTOR: &str = r#">>> import ray
+>>> from ray.util.state import list_actors
+>>> @ray.remote(num_cpus=0)
+... class Waiter:
+...     pass
+>>> waiter = Waiter.options(name="of a row").remote()
+>>> ray.get(waiter.__ray_ready__.remote())
+True
+>>> [actor.state for actor in list_actors(filters=[("name", "=", "of a row")])]
+['ALIVE']"#;
+    pub(super) const GROUP: &str = r#">>> from ray.util import placement_group, remove_placement_group
+>>> from ray.util.state import list_placement_groups
+>>> group = placement_group([{"CPU": 0.5}], name="of a row")
+>>> group.wait(timeout_seconds=60)
+True
+>>> [row.state for row in list_placement_groups(filters=[("name", "=", "of a row")])]
+['CREATED']
+>>> remove_placement_group(group)"#;
+    pub(super) const NODE: &str = r#">>> from ray.util.state import list_nodes
+>>> node = list_nodes()[0]
+>>> node.state, node.is_head_node, node["state"]
+('ALIVE', True, 'ALIVE')"#;
+    pub(super) const JOB: &str = ">>> import ray
+>>> from ray.util.state import list_jobs
+>>> me = ray.get_runtime_context().get_job_id()
+>>> [job.status for job in list_jobs() if job.job_id == me]
+['RUNNING']";
+    pub(super) const WORKER: &str = ">>> import os
+>>> from ray.util.state import list_workers
+>>> [worker.worker_type for worker in list_workers() if worker.pid == os.getpid()]
+['DRIVER']";
+    pub(super) const EVENT: &str = r#">>> from ray.util.state import list_cluster_events
+>>> errors = [event.message for event in list_cluster_events() if event.severity == "ERROR"]"#;
+    pub(super) const TASK: &str = r#">>> import ray
+>>> from ray.util.state import list_tasks
+>>> @ray.remote
+... def work():
+...     pass
+>>> ray.get(work.options(name="of a row").remote())
+>>> [(task.type, task.state) for task in list_tasks(filters=[("name", "=", "of a row")])]
+[('NORMAL_TASK', 'FINISHED')]"#;
+    pub(super) const OBJECT: &str = r#">>> import os
+>>> import ray
+>>> from ray.util.state import list_objects
+>>> ref = ray.put(bytes(10**6))
+>>> rows = list_objects(filters=[("object_id", "=", ref.hex())])
+>>> [row.object_size >= 10**6 for row in rows if row.pid == os.getpid()]
+[True]"#;
+    pub(super) const ENV: &str = ">>> import ray
+>>> from ray.util.state import list_runtime_envs
+>>> failed = [env.error for env in list_runtime_envs() if not env.success]";
+}
+
 struct Class {
     name: &'static str,
     /// As routes call the list.
     list: &'static str,
     about: &'static str,
+    example: &'static str,
     columns: &'static [Column],
     /// The class is made by names only, and a column that may be None has that as its default.
     is_by_name: bool,
 }
 
 const CLASSES: &[Class] = &[
-    class("ActorState", "actors", "An actor.", columns::ACTORS),
-    class("PlacementGroupState", "placement_groups", "A placement group.", columns::GROUPS),
-    class("NodeState", "nodes", "A node.", columns::NODES),
-    Class { is_by_name: true, ..class("JobState", "jobs", "A job.", columns::JOBS) },
+    class("ActorState", "actors", "An actor.", example::ACTOR, columns::ACTORS),
+    class(
+        "PlacementGroupState",
+        "placement_groups",
+        "A placement group.",
+        example::GROUP,
+        columns::GROUPS,
+    ),
+    class("NodeState", "nodes", "A node.", example::NODE, columns::NODES),
+    Class { is_by_name: true, ..class("JobState", "jobs", "A job.", example::JOB, columns::JOBS) },
     class(
         "WorkerState",
         "workers",
         "A process that runs or ran tasks or a driver.",
+        example::WORKER,
         columns::WORKERS,
     ),
     class(
         "ClusterEventState",
         "cluster_events",
         "Something that went wrong in the cluster.",
+        example::EVENT,
         columns::EVENTS,
     ),
-    class("TaskState", "tasks", "A call.", columns::TASKS),
+    class("TaskState", "tasks", "A call.", example::TASK, columns::TASKS),
     class(
         "ObjectState",
         "objects",
         "A reference that a process holds to an object.",
+        example::OBJECT,
         columns::OBJECTS,
     ),
-    class("RuntimeEnvState", "runtime_envs", "A runtime environment on a node.", columns::ENVS),
+    class(
+        "RuntimeEnvState",
+        "runtime_envs",
+        "A runtime environment on a node.",
+        example::ENV,
+        columns::ENVS,
+    ),
 ];
 
 const fn class(
     name: &'static str,
     list: &'static str,
     about: &'static str,
+    example: &'static str,
     columns: &'static [Column],
 ) -> Class {
-    Class { name, list, about, columns, is_by_name: false }
+    Class { name, list, about, example, columns, is_by_name: false }
 }
 
 /// The module's text.
@@ -106,8 +178,12 @@ pub(crate) fn module() -> String {
         // Writing to a `String` does not fail.
         let _ = write!(
             text,
-            "\n\n@dataclass{options}\nclass {name}({base}):\n    \"\"\"{about}\"\"\"\n\n"
+            "\n\n@dataclass{options}\nclass {name}({base}):\n    \"\"\"{about}\n\n    Examples:\n"
         );
+        for example in class.example.lines() {
+            let _ = writeln!(text, "        {example}");
+        }
+        text.push_str("    \"\"\"\n\n");
         for column in class.columns {
             let _ = writeln!(text, "    {}", line(column, class.is_by_name));
         }

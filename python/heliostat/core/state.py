@@ -173,6 +173,11 @@ def node_ip_address(address: str | None = None) -> str:
 
     Returns:
         An IP address.
+
+    Examples:
+        >>> import ray
+        >>> ray.util.get_node_ip_address() == ray.nodes()[0]["NodeManagerAddress"]  # there is one node
+        True
     """
     from heliostat.core.driver.address import local_ip
 
@@ -189,6 +194,16 @@ def named_actors(all_namespaces: bool = False) -> list[Any]:
 
     Returns:
         Names; with ``all_namespaces``, dictionaries with ``name`` and ``namespace``.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote(num_cpus=0)
+        ... class Registry:
+        ...     pass
+        >>> registry = Registry.options(name="registry").remote()
+        >>> "registry" in ray.util.list_named_actors()
+        True
+        >>> ray.kill(registry)
     """
     session.ensure()
     found = _heliostat.list_named_actors(bool(all_namespaces))

@@ -20,6 +20,20 @@ class ActorWrapper:
     Args:
         actor: Its handle.
         metadata: What it returned.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.actor_group import ActorGroup
+        >>> class Echo:
+        ...     def get_actor_metadata(self):
+        ...         return "an echo"
+        ...     def say(self, text):
+        ...         return text
+        >>> group = ActorGroup(Echo, num_cpus_per_actor=0.5)
+        >>> wrapper = group[0]
+        >>> wrapper.metadata, ray.get(wrapper.actor.say.remote("hello"))
+        ('an echo', 'hello')
+        >>> group.shutdown()
     """
 
     actor: Any
@@ -36,6 +50,15 @@ class ActorConfig:
         resources: Further resources that each holds, amounts by name.
         init_args: Positional arguments of the constructors.
         init_kwargs: Keyword arguments of the constructors.
+
+    Examples:
+        >>> from ray.util.actor_group import ActorGroup
+        >>> class Waiter:
+        ...     pass
+        >>> group = ActorGroup(Waiter, num_cpus_per_actor=0.5)
+        >>> group.actor_config.num_cpus, group.actor_config.init_args
+        (0.5, ())
+        >>> group.shutdown(patience_s=0)
     """
 
     num_cpus: float
@@ -51,6 +74,17 @@ class ActorGroupMethod:
     Args:
         actor_group: The group.
         method_name: The method's name.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.actor_group import ActorGroup, ActorGroupMethod
+        >>> class Echo:
+        ...     def say(self, text):
+        ...         return text
+        >>> group = ActorGroup(Echo, num_actors=2, num_cpus_per_actor=0.5)
+        >>> isinstance(group.say, ActorGroupMethod), ray.get(group.say.remote("hello"))
+        (True, ['hello', 'hello'])
+        >>> group.shutdown()
     """
 
     def __init__(self, actor_group: ActorGroup, method_name: str) -> None:
@@ -108,6 +142,19 @@ class ActorGroup:
 
     Raises:
         ValueError: ``num_actors`` is below 1, or a quantity is negative.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.actor_group import ActorGroup
+        >>> class Adder:
+        ...     def __init__(self, n):
+        ...         self.n = n
+        ...     def add(self, x):
+        ...         return x + self.n
+        >>> group = ActorGroup(Adder, num_actors=2, num_cpus_per_actor=0.5, init_args=(10,))
+        >>> ray.get(group.add.remote(1))
+        [11, 11]
+        >>> group.shutdown()
     """
 
     def __init__(

@@ -11,7 +11,13 @@ __all__ = ["RayAPIStub", "num_connected_contexts", "ray"]
 
 
 class RayAPIStub:
-    """The object ``ray.util.client.ray``. All calls of the API are those of any other driver."""
+    """The object ``ray.util.client.ray``. All calls of the API are those of any other driver.
+
+    Examples:
+        >>> from ray.util.client import RayAPIStub, ray
+        >>> isinstance(ray, RayAPIStub), ray.is_connected()  # a driver outside its cluster is
+        (True, False)
+    """
 
     def is_connected(self) -> bool:
         """Whether this process is a driver outside its cluster."""

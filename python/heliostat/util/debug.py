@@ -37,13 +37,29 @@ def log_once(key: str) -> bool:
 
 
 def disable_log_once_globally() -> None:
-    """From now on nothing is logged."""
+    """From now on nothing is logged.
+
+    Examples:
+        >>> from ray.util import disable_log_once_globally, log_once
+        >>> def be_quiet():
+        ...     disable_log_once_globally()
+        ...     return log_once("anything")  # False
+    """
     global _disabled
     _disabled = True
 
 
 def enable_periodic_logging() -> None:
-    """From now on a key is logged again after a minute."""
+    """From now on a key is logged again after a minute.
+
+    Examples:
+        >>> from ray.util import enable_periodic_logging, log_once
+        >>> def main(is_full):
+        ...     enable_periodic_logging()
+        ...     while is_full():
+        ...         if log_once("full"):  # once a minute
+        ...             print("the disk is full")
+    """
     global _periodic
     _periodic = True
 

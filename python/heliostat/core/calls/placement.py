@@ -332,6 +332,15 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
 
     Raises:
         ValueError: There is no such group.
+
+    Examples:
+        >>> from ray.util import get_placement_group, placement_group, remove_placement_group
+        >>> group = placement_group([{"CPU": 0.5}], name="pair", strategy="PACK")
+        >>> group.wait(timeout_seconds=60)
+        True
+        >>> get_placement_group("pair").bundle_specs
+        [{'CPU': 0.5}]
+        >>> remove_placement_group(group)
     """
     from heliostat import _heliostat
 

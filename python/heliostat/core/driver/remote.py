@@ -283,6 +283,18 @@ def connect(
 
     Returns:
         What is known of the connection.
+
+    Raises:
+        ConnectionError: Nobody answers there.
+
+    Examples:
+        >>> from ray.util import connect, disconnect
+        >>> def main():
+        ...     connect("head.example.com:10001", namespace="reports")
+        ...     try:
+        ...         ...  # tasks and actors, as anywhere
+        ...     finally:
+        ...         disconnect()
     """
     from heliostat.core.driver.init import init
 
@@ -297,6 +309,11 @@ def connect(
 
 
 def disconnect() -> None:
-    """End the connection; nothing happens where there is none. Deprecated: use ``shutdown()``."""
+    """End the connection; nothing happens where there is none. Deprecated: use ``shutdown()``.
+
+    Examples:
+        >>> from ray.util import disconnect
+        >>> disconnect()  # this driver is not outside its cluster: nothing happens
+    """
     if is_connected():
         session.end()

@@ -186,7 +186,21 @@ class PendingCallsLimitExceeded(RayError):
 
 
 class TaskUnschedulableError(RayError):
-    """The task can never be placed."""
+    """The task can never be placed.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+        >>> @ray.remote
+        ... def work():
+        ...     pass
+        >>> gone = NodeAffinitySchedulingStrategy(node_id="00" * 28, soft=False)  # no such node
+        >>> try:
+        ...     ray.get(work.options(scheduling_strategy=gone).remote())
+        ... except ray.exceptions.TaskUnschedulableError:
+        ...     print("it can never be placed")
+        it can never be placed
+    """
 
     def __init__(self, error_message: str) -> None:
         super().__init__(error_message)
@@ -320,7 +334,19 @@ def _death_message(death: ActorDeath) -> str:
 
 
 class ActorUnavailableError(RayActorError):
-    """The actor does not answer just now; it may come back."""
+    """The actor does not answer just now; it may come back.
+
+    Examples:
+        >>> import ray
+        >>> def add(counter, n):  # of a method that may run twice
+        ...     while True:
+        ...         try:
+        ...             return ray.get(counter.add.remote(n))
+        ...         except ray.exceptions.ActorUnavailableError:
+        ...             print("it is being restarted; the call may or may not have run")
+        >>> issubclass(ray.exceptions.ActorUnavailableError, ray.exceptions.RayActorError)
+        True
+    """
 
     def __init__(self, error_message: str, actor_id: bytes | None) -> None:
         hexed = actor_id.hex() if actor_id is not None else None
@@ -333,7 +359,23 @@ class ActorUnavailableError(RayActorError):
 
 
 class ActorUnschedulableError(RayError):
-    """The actor can never be placed."""
+    """The actor can never be placed.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+        >>> @ray.remote
+        ... class Worker:
+        ...     def work(self):
+        ...         pass
+        >>> gone = NodeAffinitySchedulingStrategy(node_id="00" * 28, soft=False)  # no such node
+        >>> worker = Worker.options(scheduling_strategy=gone).remote()
+        >>> try:
+        ...     ray.get(worker.work.remote())
+        ... except ray.exceptions.ActorUnschedulableError:
+        ...     print("it can never be placed")
+        it can never be placed
+    """
 
     def __init__(self, error_message: str) -> None:
         super().__init__(error_message)
@@ -344,7 +386,25 @@ class ActorUnschedulableError(RayError):
 
 
 class ActorPlacementGroupRemoved(RayError):
-    """The placement group that the actor lived in is gone."""
+    """The placement group that the actor lived in is gone.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import placement_group, remove_placement_group
+        >>> from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+        >>> group = placement_group([{"CPU": 1000}])  # waits for such a node
+        >>> @ray.remote(scheduling_strategy=PlacementGroupSchedulingStrategy(group))
+        ... class Worker:
+        ...     def work(self):
+        ...         pass
+        >>> ref = Worker.remote().work.remote()
+        >>> remove_placement_group(group)
+        >>> try:
+        ...     ray.get(ref)
+        ... except ray.exceptions.ActorPlacementGroupRemoved:
+        ...     print("its group is gone")
+        its group is gone
+    """
 
     def __str__(self) -> str:
         return "The placement group corresponding to this Actor has been removed."
@@ -388,7 +448,17 @@ class ActorAlreadyExistsError(ValueError, RayError):
 
 
 class ActorHandleNotFoundError(ValueError, RayError):
-    """The handle belongs to a session that is over."""
+    """The handle belongs to a session that is over.
+
+    Examples:
+        >>> import ray
+        >>> def call(handle):  # of an actor of a session that ray.shutdown() has ended
+        ...     try:
+        ...         return ray.get(handle.work.remote())
+        ...     except ray.exceptions.ActorHandleNotFoundError:
+        ...         handle = ray.get_actor("worker", namespace="jobs")  # look it up again
+        ...         return ray.get(handle.work.remote())
+    """
 
     def __init__(self, error_message: str) -> None:
         super().__init__(error_message)
@@ -396,14 +466,47 @@ class ActorHandleNotFoundError(ValueError, RayError):
 
 
 class AsyncioActorExit(RayError):
-    """Unwinds a method of an asyncio actor that leaves by ``exit_actor``."""
+    """Unwinds a method of an asyncio actor that leaves by ``exit_actor``.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Worker:
+        ...     async def leave(self):
+        ...         try:
+        ...             ray.actor.exit_actor()
+        ...         except ray.exceptions.AsyncioActorExit:
+        ...             ...  # the last words; then let it go on
+        ...             raise
+        >>> try:
+        ...     ray.get(Worker.remote().leave.remote())
+        ... except ray.exceptions.ActorDiedError:
+        ...     print("the actor has left")
+        the actor has left
+    """
 
 
 # --- objects ---------------------------------------------------------------------------------------
 
 
 class ObjectLostError(RayError):
-    """No copy of the object is left."""
+    """No copy of the object is left.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Maker:
+        ...     def make(self):
+        ...         return [ray.put(bytes(10**6))]
+        >>> maker = Maker.remote()
+        >>> [ref] = ray.get(maker.make.remote())
+        >>> ray.kill(maker)
+        >>> try:
+        ...     _ = ray.get(ref)
+        ... except ray.exceptions.ObjectLostError as error:
+        ...     print(error.object_ref_hex == ref.hex())
+        True
+    """
 
     _REASON = "All copies of the object are gone, with the nodes or processes that held them."
 
@@ -431,13 +534,35 @@ class ObjectLostError(RayError):
 
 
 class ObjectFetchTimedOutError(ObjectLostError):
-    """The place of an object was not known in time."""
+    """The place of an object was not known in time.
+
+    Examples:
+        >>> import ray
+        >>> def value(ref, again):
+        ...     try:
+        ...         return ray.get(ref)
+        ...     except ray.exceptions.ObjectLostError:  # this one, and the others of lost objects
+        ...         return ray.get(again())
+        >>> issubclass(ray.exceptions.ObjectFetchTimedOutError, ray.exceptions.ObjectLostError)
+        True
+    """
 
     _REASON = "No node that has the object was found in time."
 
 
 class ObjectFreedError(ObjectLostError):
-    """The object was freed by hand."""
+    """The object was freed by hand.
+
+    Examples:
+        >>> import ray
+        >>> def value(ref):  # never raised here: an object lives as long as references to it
+        ...     try:
+        ...         return ray.get(ref)
+        ...     except ray.exceptions.ObjectFreedError:
+        ...         return None
+        >>> value(ray.put(1))
+        1
+    """
 
     _REASON = "The object was freed although references to it were left."
 
@@ -470,19 +595,50 @@ class OwnerDiedError(ObjectLostError):
 
 
 class ObjectReconstructionFailedError(ObjectLostError):
-    """The object was lost and could not be made again."""
+    """The object was lost and could not be made again.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote(max_retries=3)  # a result that is lost is made again so often
+        ... def make():
+        ...     return bytes(10**6)
+        >>> ref = make.remote()
+        >>> try:
+        ...     size = len(ray.get(ref))
+        ... except ray.exceptions.ObjectReconstructionFailedError:
+        ...     size = len(ray.get(make.remote()))
+        >>> size
+        1000000
+    """
 
     _REASON = "The object was lost, and the call that made it could not be run again."
 
 
 class ReferenceCountingAssertionError(ObjectLostError, AssertionError):
-    """The object was deleted although a reference to it was left."""
+    """The object was deleted although a reference to it was left.
+
+    Examples:
+        >>> import ray
+        >>> issubclass(ray.exceptions.ReferenceCountingAssertionError, ray.exceptions.ObjectLostError)
+        True
+    """
 
     _REASON = "The object has been deleted already although it is still referred to."
 
 
 class ObjectStoreFullError(RayError):
-    """The object store has no room, and nothing in it can be moved out."""
+    """The object store has no room, and nothing in it can be moved out.
+
+    Examples:
+        >>> import ray
+        >>> def put(value):
+        ...     try:
+        ...         return ray.put(value)
+        ...     except ray.exceptions.ObjectStoreFullError:
+        ...         raise SystemExit("let go of references, or start with a larger object_store_memory")
+        >>> ray.get(put([1, 2]))
+        [1, 2]
+    """
 
     def __str__(self) -> str:
         return (
@@ -493,7 +649,18 @@ class ObjectStoreFullError(RayError):
 
 
 class OutOfDiskError(RayError):
-    """The object store and the disk behind it are full."""
+    """The object store and the disk behind it are full.
+
+    Examples:
+        >>> import ray
+        >>> def put(value):
+        ...     try:
+        ...         return ray.put(value)
+        ...     except ray.exceptions.OutOfDiskError:
+        ...         raise SystemExit("free some of the disk: `df` shows it, `ray memory` the objects")
+        >>> ray.get(put([1, 2]))
+        [1, 2]
+    """
 
     def __str__(self) -> str:
         return (
@@ -504,22 +671,67 @@ class OutOfDiskError(RayError):
 
 
 class OufOfBandObjectRefSerializationException(RayError):
-    """A reference was pickled outside the API although that was switched off."""
+    """A reference was pickled outside the API although that was switched off.
+
+    Examples:
+        >>> import ray
+        >>> def keep(ref):  # with RAY_allow_out_of_band_object_ref_serialization=0
+        ...     try:
+        ...         return ray.cloudpickle.dumps(ref)
+        ...     except ray.exceptions.OufOfBandObjectRefSerializationException:
+        ...         return ray.cloudpickle.dumps(ray.get(ref))
+        >>> isinstance(keep(ray.put(1)), bytes)
+        True
+    """
 
 
 class PlasmaObjectNotAvailable(RayError):
-    """The object is not in the local object store (yet)."""
+    """The object is not in the local object store (yet).
+
+    Examples:
+        >>> import ray
+        >>> ref = ray.put(1)
+        >>> ready, _ = ray.wait([ref], timeout=60)  # asks whether it is here, and raises no error
+        >>> ready == [ref], issubclass(ray.exceptions.PlasmaObjectNotAvailable, ray.exceptions.RayError)
+        (True, True)
+    """
 
 
 class ObjectRefStreamEndOfStreamError(RayError):
-    """The stream has no more items."""
+    """The stream has no more items.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def count(n):
+        ...     yield from range(n)
+        >>> items = count.remote(1)
+        >>> ray.get(next(items))
+        0
+        >>> try:
+        ...     next(items)  # of Ray's internals: iterating ends with StopIteration
+        ... except StopIteration:
+        ...     print("that was all")
+        that was all
+    """
 
 
 # --- the system ------------------------------------------------------------------------------------
 
 
 class RaySystemError(RayError):
-    """Something in the system itself went wrong, or there is no session."""
+    """Something in the system itself went wrong, or there is no session.
+
+    Examples:
+        >>> import ray
+        >>> def resources():
+        ...     try:
+        ...         return ray.cluster_resources()
+        ...     except ray.exceptions.RaySystemError as error:
+        ...         raise SystemExit(f"there is no session: {error}") from error
+        >>> resources()["CPU"] >= 1
+        True
+    """
 
     def __init__(self, client_exc: Any, traceback_str: str | None = None) -> None:
         super().__init__(client_exc, traceback_str)
@@ -532,23 +744,60 @@ class RaySystemError(RayError):
 
 
 class RayChannelError(RaySystemError):
-    """A channel between actors failed."""
+    """A channel between actors failed.
+
+    Examples:
+        >>> import ray
+        >>> issubclass(ray.exceptions.RayChannelError, ray.exceptions.RaySystemError)
+        True
+    """
 
 
 class RayChannelTimeoutError(RayChannelError, TimeoutError):
-    """A channel between actors was not ready in time."""
+    """A channel between actors was not ready in time.
+
+    Examples:
+        >>> import ray
+        >>> issubclass(ray.exceptions.RayChannelTimeoutError, TimeoutError)  # which catches it
+        True
+    """
 
 
 class RayCgraphCapacityExceeded(RaySystemError):
-    """A compiled graph has more results in flight than it may."""
+    """A compiled graph has more results in flight than it may.
+
+    Examples:
+        >>> import ray
+        >>> issubclass(ray.exceptions.RayCgraphCapacityExceeded, ray.exceptions.RaySystemError)
+        True
+    """
 
 
 class RayDirectTransportError(RaySystemError):
-    """A tensor could not be sent from device to device."""
+    """A tensor could not be sent from device to device.
+
+    Examples:
+        >>> import ray
+        >>> issubclass(ray.exceptions.RayDirectTransportError, ray.exceptions.RaySystemError)
+        True
+    """
 
 
 class StreamingGeneratorReplayInconsistentError(RaySystemError):
-    """A generator that ran again gave other items than before."""
+    """A generator that ran again gave other items than before.
+
+    Examples:
+        >>> import random
+        >>> import ray
+        >>> @ray.remote(max_retries=3)
+        ... def numbers(seed):  # a generator that runs again has to yield the same items
+        ...     source = random.Random(seed)
+        ...     for _ in range(2):
+        ...         yield source.randrange(10)
+        >>> first, again = ([ray.get(ref) for ref in numbers.remote(7)] for _ in range(2))
+        >>> first == again
+        True
+    """
 
 
 class _Said(RayError):
@@ -562,26 +811,88 @@ class _Said(RayError):
 
 
 class NodeDiedError(_Said):
-    """The node of the call or the actor is gone."""
+    """The node of the call or the actor is gone.
+
+    Examples:
+        >>> import ray
+        >>> def value(ref, again):
+        ...     try:
+        ...         return ray.get(ref)
+        ...     except ray.exceptions.NodeDiedError as error:
+        ...         print(error)  # names the node, and why it is gone
+        ...         return ray.get(again())
+        >>> value(ray.put(1), None)
+        1
+    """
 
 
 class OutOfMemoryError(_Said):
-    """The memory monitor ended the task's process."""
+    """The memory monitor ended the task's process.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def load(rows):
+        ...     return rows
+        >>> def load_in_parts(rows):
+        ...     try:
+        ...         return ray.get(load.remote(rows))
+        ...     except ray.exceptions.OutOfMemoryError:
+        ...         half = rows // 2
+        ...         return load_in_parts(half) + load_in_parts(rows - half)
+        >>> load_in_parts(1000)
+        1000
+    """
 
 
 class AuthenticationError(_Said):
-    """The cluster's token is missing or wrong."""
+    """The cluster's token is missing or wrong.
+
+    Examples:
+        >>> import ray
+        >>> def main():
+        ...     try:
+        ...         ray.init("ray://head.example.com:10001")
+        ...     except ray.exceptions.AuthenticationError as error:
+        ...         raise SystemExit(f"{error}: set RAY_AUTH_TOKEN") from error
+        >>> str(ray.exceptions.AuthenticationError("The token is wrong"))
+        'The token is wrong'
+    """
 
 
 class LocalRayletDiedError(RayError):
-    """The daemon of this node has ended."""
+    """The daemon of this node has ended.
+
+    Examples:
+        >>> import ray
+        >>> def value(ref):  # never raised here: a process whose daemon has ended ends, too
+        ...     try:
+        ...         return ray.get(ref)
+        ...     except ray.exceptions.LocalRayletDiedError:
+        ...         return None
+        >>> value(ray.put(1))
+        1
+    """
 
     def __str__(self) -> str:
         return "The task's local node daemon died. Its log is in the session's `logs` folder."
 
 
 class RuntimeEnvSetupError(RayError):
-    """A runtime environment could not be made."""
+    """A runtime environment could not be made.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def work():
+        ...     import emoji
+        ...     return emoji.__version__
+        >>> def main():
+        ...     try:
+        ...         return ray.get(work.options(runtime_env={"pip": ["emoji==2.14.0"]}).remote())
+        ...     except ray.exceptions.RuntimeEnvSetupError as error:
+        ...         raise SystemExit(f"what pip says: {error}") from error
+    """
 
     def __init__(self, error_message: str | None = None) -> None:
         super().__init__(error_message)
@@ -609,7 +920,21 @@ class UserCodeException(RayError):
 
 
 class UnserializableException(RayError):
-    """The exception of a call could not be read here."""
+    """The exception of a call could not be read here.
+
+    Examples:
+        >>> import ray
+        >>> class Odd(Exception):
+        ...     def __reduce__(self):
+        ...         return (ray.no_such_function, ())  # cannot be read anywhere
+        >>> def value(ref):
+        ...     try:
+        ...         return ray.get(ref)
+        ...     except ray.exceptions.UnserializableException as error:
+        ...         return str(error)  # has the original traceback
+        >>> value(ray.put(1))
+        1
+    """
 
     def __init__(self, original_stack_trace: str = "") -> None:
         super().__init__(original_stack_trace)
@@ -624,11 +949,33 @@ class UnserializableException(RayError):
 
 
 class CrossLanguageError(RayError):
-    """A call in another language raised."""
+    """A call in another language raised.
+
+    Examples:
+        >>> import ray
+        >>> def value(ref):  # never raised here: workers run Python
+        ...     try:
+        ...         return ray.get(ref)
+        ...     except ray.exceptions.CrossLanguageError:
+        ...         return None
+        >>> value(ray.put(1))
+        1
+    """
 
 
 class RpcError(RayError):
-    """A message to another process failed."""
+    """A message to another process failed.
+
+    Examples:
+        >>> import ray
+        >>> def ask(question):
+        ...     try:
+        ...         return question()
+        ...     except ray.exceptions.RpcError as error:
+        ...         return f"no answer: {error.message}"
+        >>> ask(lambda: 1)
+        1
+    """
 
     def __init__(self, message: str, rpc_code: int | None = None) -> None:
         super().__init__(message, rpc_code)

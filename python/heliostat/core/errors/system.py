@@ -61,6 +61,12 @@ def from_system_error(
 
     Returns:
         The exception.
+
+    Examples:
+        >>> from ray.exceptions import from_system_error
+        >>> error = from_system_error(0, message="the runtime gave up")
+        >>> type(error).__name__, str(error)
+        ('RaySystemError', 'System error: the runtime gave up')
     """
     death, error = DeathCause(), None
     if cause is not None:

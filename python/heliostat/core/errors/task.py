@@ -227,6 +227,17 @@ def make_task_error(error: BaseException, place: CallPlace) -> RayTaskError:
 
     Returns:
         The error.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def fail():
+        ...     raise ValueError("no such file")
+        >>> try:
+        ...     ray.get(fail.remote())  # the worker has made it of the ValueError
+        ... except ray.exceptions.RayTaskError as error:
+        ...     print(repr(error.cause))
+        ValueError('no such file')
     """
     lines = _remote_lines(error)
     if isinstance(error, RayTaskError) and error.cause is not None:
@@ -245,6 +256,20 @@ def make_dependency_error(error: BaseException, place: CallPlace) -> RayTaskErro
 
     Returns:
         The error.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def fail():
+        ...     raise ValueError("no such file")
+        >>> @ray.remote
+        ... def use(value):
+        ...     return value
+        >>> try:
+        ...     ray.get(use.remote(fail.remote()))  # the argument holds an error: `use` never begins
+        ... except ValueError as error:
+        ...     print("no such file" in str(error))
+        True
     """
     name = f"{PUBLIC_MODULE}.{'RayTaskError' if isinstance(error, RayTaskError) else type(error).__name__}"
     cause = error.cause if isinstance(error, RayTaskError) else error

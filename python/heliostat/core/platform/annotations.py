@@ -13,7 +13,16 @@ F = TypeVar("F")
 
 
 class AnnotationType(Enum):
-    """How stable a name is."""
+    """How stable a name is.
+
+    Examples:
+        >>> from ray.util.annotations import AnnotationType, PublicAPI
+        >>> @PublicAPI
+        ... def work():
+        ...     pass
+        >>> work._annotated_type is AnnotationType.PUBLIC_API
+        True
+    """
 
     PUBLIC_API = "PublicAPI"
     DEVELOPER_API = "DeveloperAPI"
@@ -73,6 +82,18 @@ def _marker(kind: AnnotationType, keywords: tuple[str, ...]) -> Callable[..., An
 
         Raises:
             ValueError: A keyword is unknown.
+
+        Examples:
+            >>> from ray.util.annotations import Deprecated, DeveloperAPI, PublicAPI
+            >>> @PublicAPI(stability="beta")
+            ... def load(path):
+            ...     return path
+            >>> @DeveloperAPI
+            ... def parse(text):
+            ...     return text
+            >>> @Deprecated(message="Use load.", warning=True)  # a call warns, and says so
+            ... def read(path):
+            ...     return load(path)
         """
         unknown = set(kwargs) - set(keywords)
         if unknown:

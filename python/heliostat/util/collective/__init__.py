@@ -51,7 +51,14 @@ _groups: dict[str, Group] = {}
 
 
 def nccl_available() -> bool:
-    """Whether PyTorch here has NCCL and a GPU for it."""
+    """Whether PyTorch here has NCCL and a GPU for it.
+
+    Examples:
+        >>> from ray.util import collective
+        >>> backend = "nccl" if collective.nccl_available() else "gloo"
+        >>> collective.is_backend_available(backend)
+        True
+    """
     if importlib.util.find_spec("torch") is None:
         return False
     import torch.distributed
@@ -60,7 +67,13 @@ def nccl_available() -> bool:
 
 
 def gloo_available() -> bool:
-    """Whether PyTorch here has gloo."""
+    """Whether PyTorch here has gloo.
+
+    Examples:
+        >>> from ray.util import collective
+        >>> collective.gloo_available()
+        True
+    """
     if importlib.util.find_spec("torch") is None:
         return False
     import torch.distributed
@@ -256,6 +269,17 @@ def get_group_handle(group_name: str = "default") -> Group:
 
     Raises:
         RuntimeError: this process is in no such group.
+
+    Examples:
+        >>> from ray.util import collective
+        >>> def place():  # in an actor of the group
+        ...     group = collective.get_group_handle("pair")
+        ...     return group.rank, group.world_size
+        >>> try:
+        ...     collective.get_group_handle("pair")
+        ... except RuntimeError:
+        ...     print("a driver is in no group")
+        a driver is in no group
     """
     group = _groups.get(group_name)
     if group is not None:
@@ -343,6 +367,19 @@ def barrier(group_name: str = "default") -> None:
 
     Raises:
         RuntimeError: This process is not in the group.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import collective
+        >>> @ray.remote
+        ... class Worker:
+        ...     def meet(self, rank):  # of ranks 0 and 1
+        ...         collective.init_collective_group(2, rank, backend="gloo")
+        ...         collective.barrier()
+        ...         return "both are here"
+        >>> def main():
+        ...     workers = [Worker.remote(), Worker.remote()]
+        ...     return ray.get([worker.meet.remote(rank) for rank, worker in enumerate(workers)])
     """
     get_group_handle(group_name).barrier()
 
@@ -361,6 +398,21 @@ def reduce(
     Raises:
         RuntimeError: This process is not in the group.
         ValueError: There is no such rank.
+
+    Examples:
+        >>> import numpy as np
+        >>> import ray
+        >>> from ray.util import collective
+        >>> @ray.remote
+        ... class Worker:
+        ...     def sum(self, rank):  # of ranks 0 and 1
+        ...         collective.init_collective_group(2, rank, backend="gloo")
+        ...         mine = np.full(2, rank + 1.0)
+        ...         collective.reduce(mine, dst_rank=0)
+        ...         return mine.tolist() if rank == 0 else None
+        >>> def main():  # [[3.0, 3.0], None]
+        ...     workers = [Worker.remote(), Worker.remote()]
+        ...     return ray.get([worker.sum.remote(rank) for rank, worker in enumerate(workers)])
     """
     group = get_group_handle(group_name)
     group.check_rank(dst_rank)
@@ -439,6 +491,21 @@ def reducescatter(
 
     Raises:
         RuntimeError: This process is not in the group.
+
+    Examples:
+        >>> import numpy as np
+        >>> import ray
+        >>> from ray.util import collective
+        >>> @ray.remote
+        ... class Worker:
+        ...     def sum(self, rank):  # of ranks 0 and 1
+        ...         collective.init_collective_group(2, rank, backend="gloo")
+        ...         mine = np.zeros(1)
+        ...         collective.reducescatter(mine, [np.full(1, rank + 1.0), np.full(1, rank + 10.0)])
+        ...         return mine.tolist()
+        >>> def main():  # [[3.0], [21.0]]
+        ...     workers = [Worker.remote(), Worker.remote()]
+        ...     return ray.get([worker.sum.remote(rank) for rank, worker in enumerate(workers)])
     """
     get_group_handle(group_name).reducescatter(tensor, tensor_list, op)
 
@@ -488,6 +555,24 @@ def recv(tensor: Any, src_rank: int, group_name: str = "default") -> None:
     Raises:
         RuntimeError: This process is not in the group, or the rank is its own.
         ValueError: There is no such rank.
+
+    Examples:
+        >>> import numpy as np
+        >>> import ray
+        >>> from ray.util import collective
+        >>> @ray.remote
+        ... class Worker:
+        ...     def talk(self, rank):  # of ranks 0 and 1
+        ...         collective.init_collective_group(2, rank, backend="gloo")
+        ...         mine = np.array([7.0 - rank])
+        ...         if rank == 0:
+        ...             collective.send(mine, dst_rank=1)
+        ...         else:
+        ...             collective.recv(mine, src_rank=0)
+        ...         return mine.tolist()
+        >>> def main():  # [[7.0], [7.0]]
+        ...     workers = [Worker.remote(), Worker.remote()]
+        ...     return ray.get([worker.talk.remote(rank) for rank, worker in enumerate(workers)])
     """
     group = get_group_handle(group_name)
     group.check_rank(src_rank, other=True)

@@ -67,6 +67,13 @@ def ray_dask_persist(*args: Any, **kwargs: Any) -> Any:
 
     Returns:
         The collections, with references in them where one of these schedulers runs it.
+
+    Examples:
+        >>> import dask
+        >>> from ray.util.dask import ray_dask_get, ray_dask_persist
+        >>> [total] = ray_dask_persist(dask.delayed(sum)([1, 2, 3]), scheduler=ray_dask_get)
+        >>> total.compute(scheduler=ray_dask_get)  # its result is in the object store already
+        6
     """
     if is_ours(kwargs.get("scheduler"), args):
         kwargs["ray_persist"] = True

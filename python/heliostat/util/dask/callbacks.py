@@ -136,6 +136,12 @@ def unpack_ray_callbacks(cbs: Iterable[RayCallback | RayDaskCallback] | None) ->
 
     Returns:
         A list of each kind of hook; ``None`` for a kind that none has.
+
+    Examples:
+        >>> from ray.util.dask import RayDaskCallback, unpack_ray_callbacks
+        >>> hooks = unpack_ray_callbacks([RayDaskCallback(ray_finish=print), RayDaskCallback()])
+        >>> hooks.ray_finish_cbs, hooks.ray_presubmit_cbs
+        ([<built-in function print>], None)
     """
     found = [cb._ray_callback if isinstance(cb, RayDaskCallback) else cb for cb in cbs or ()]
     lists: dict[str, list[Any] | None] = {}
@@ -160,6 +166,13 @@ def local_ray_callbacks(
 
     Yields:
         The callbacks.
+
+    Examples:
+        >>> from ray.util.dask import RayDaskCallback, local_ray_callbacks
+        >>> with RayDaskCallback(ray_finish=print):
+        ...     with local_ray_callbacks() as active:
+        ...         print(len(active), len(RayDaskCallback.ray_active))
+        1 0
     """
     if callbacks is not None:
         yield callbacks
@@ -172,7 +185,15 @@ def local_ray_callbacks(
 
 
 class ProgressBarCallback(RayDaskCallback):
-    """Shows on the driver's terminal how many tasks of the computation have ended. Needs ``tqdm``."""
+    """Shows on the driver's terminal how many tasks of the computation have ended. Needs ``tqdm``.
+
+    Examples:
+        >>> import dask
+        >>> from ray.util.dask import ProgressBarCallback, ray_dask_get
+        >>> with ProgressBarCallback():  # the bar goes to stderr
+        ...     dask.delayed(sum)([1, 2, 3]).compute(scheduler=ray_dask_get)
+        6
+    """
 
     def __init__(self) -> None:
         super().__init__()

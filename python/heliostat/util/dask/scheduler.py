@@ -140,6 +140,13 @@ def dataframe_optimize(dsk: Any, keys: Any, **kwargs: Any) -> Any:
 
     Returns:
         The graph, optimized.
+
+    Examples:
+        >>> import dask
+        >>> from ray.util.dask import dataframe_optimize, ray_dask_get
+        >>> with dask.config.set(scheduler=ray_dask_get, dataframe_optimize=dataframe_optimize):
+        ...     dask.delayed(sum)([1, 2, 3]).compute()
+        6
     """
     try:
         from dask.dataframe.optimize import optimize

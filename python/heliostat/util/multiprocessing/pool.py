@@ -24,7 +24,21 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class PoolTaskError(Exception):
-    """A call in the pool raised; ``frames``: its traceback as text, where it was raised."""
+    """A call in the pool raised; ``frames``: its traceback as text, where it was raised.
+
+    Examples:
+        >>> from ray.util.multiprocessing import Pool, PoolTaskError
+        >>> def half(n):
+        ...     return 1 / n
+        >>> with Pool(1) as pool:
+        ...     try:
+        ...         pool.map(half, [1, 0])
+        ...     except ZeroDivisionError as error:  # what the function raised
+        ...         print(error)
+        division by zero
+        >>> PoolTaskError(ValueError("a")).underlying
+        ValueError('a')
+    """
 
     def __init__(self, underlying: BaseException, frames: str = "") -> None:
         super().__init__(underlying, frames)

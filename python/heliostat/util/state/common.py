@@ -34,7 +34,13 @@ Filter = tuple[str, PredicateType, SupportedFilterType]
 
 @unique
 class StateResource(Enum):
-    """The resources that can be listed."""
+    """The resources that can be listed.
+
+    Examples:
+        >>> from ray.util.state.common import StateResource
+        >>> StateResource("placement_groups") is StateResource.PLACEMENT_GROUPS
+        True
+    """
 
     ACTORS = "actors"
     JOBS = "jobs"
@@ -49,7 +55,13 @@ class StateResource(Enum):
 
 @unique
 class SummaryResource(Enum):
-    """The resources that can be counted."""
+    """The resources that can be counted.
+
+    Examples:
+        >>> from ray.util.state.common import SummaryResource
+        >>> [resource.value for resource in SummaryResource]
+        ['actors', 'tasks', 'objects']
+    """
 
     ACTORS = "actors"
     TASKS = "tasks"

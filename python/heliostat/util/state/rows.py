@@ -24,7 +24,20 @@ from heliostat.util.state.schema import (
 
 @dataclass
 class ActorState(StateSchema):
-    """An actor."""
+    """An actor.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import list_actors
+        >>> @ray.remote(num_cpus=0)
+        ... class Waiter:
+        ...     pass
+        >>> waiter = Waiter.options(name="of a row").remote()
+        >>> ray.get(waiter.__ray_ready__.remote())
+        True
+        >>> [actor.state for actor in list_actors(filters=[("name", "=", "of a row")])]
+        ['ALIVE']
+    """
 
     actor_id: str = field(metadata=FILTER)
     class_name: str = field(metadata=FILTER)
@@ -51,7 +64,18 @@ class ActorState(StateSchema):
 
 @dataclass
 class PlacementGroupState(StateSchema):
-    """A placement group."""
+    """A placement group.
+
+    Examples:
+        >>> from ray.util import placement_group, remove_placement_group
+        >>> from ray.util.state import list_placement_groups
+        >>> group = placement_group([{"CPU": 0.5}], name="of a row")
+        >>> group.wait(timeout_seconds=60)
+        True
+        >>> [row.state for row in list_placement_groups(filters=[("name", "=", "of a row")])]
+        ['CREATED']
+        >>> remove_placement_group(group)
+    """
 
     placement_group_id: str = field(metadata=FILTER)
     name: str = field(metadata=FILTER)
@@ -67,7 +91,14 @@ class PlacementGroupState(StateSchema):
 
 @dataclass
 class NodeState(StateSchema):
-    """A node."""
+    """A node.
+
+    Examples:
+        >>> from ray.util.state import list_nodes
+        >>> node = list_nodes()[0]
+        >>> node.state, node.is_head_node, node["state"]
+        ('ALIVE', True, 'ALIVE')
+    """
 
     node_id: str = field(metadata=FILTER)
     node_ip: str = field(metadata=FILTER)
@@ -83,7 +114,15 @@ class NodeState(StateSchema):
 
 @dataclass(kw_only=True)
 class JobState(JobSchema):
-    """A job."""
+    """A job.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import list_jobs
+        >>> me = ray.get_runtime_context().get_job_id()
+        >>> [job.status for job in list_jobs() if job.job_id == me]
+        ['RUNNING']
+    """
 
     job_id: str | None = field(default=None, metadata=FILTER)
     submission_id: str | None = field(default=None, metadata=FILTER)
@@ -104,7 +143,14 @@ class JobState(JobSchema):
 
 @dataclass
 class WorkerState(StateSchema):
-    """A process that runs or ran tasks or a driver."""
+    """A process that runs or ran tasks or a driver.
+
+    Examples:
+        >>> import os
+        >>> from ray.util.state import list_workers
+        >>> [worker.worker_type for worker in list_workers() if worker.pid == os.getpid()]
+        ['DRIVER']
+    """
 
     worker_id: str = field(metadata=FILTER)
     is_alive: bool = field(metadata=FILTER)
@@ -128,7 +174,12 @@ class WorkerState(StateSchema):
 
 @dataclass
 class ClusterEventState(StateSchema):
-    """Something that went wrong in the cluster."""
+    """Something that went wrong in the cluster.
+
+    Examples:
+        >>> from ray.util.state import list_cluster_events
+        >>> errors = [event.message for event in list_cluster_events() if event.severity == "ERROR"]
+    """
 
     severity: str = field(metadata=FILTER)
     time: str = field(metadata=SHOWN)
@@ -140,7 +191,18 @@ class ClusterEventState(StateSchema):
 
 @dataclass
 class TaskState(StateSchema):
-    """A call."""
+    """A call.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import list_tasks
+        >>> @ray.remote
+        ... def work():
+        ...     pass
+        >>> ray.get(work.options(name="of a row").remote())
+        >>> [(task.type, task.state) for task in list_tasks(filters=[("name", "=", "of a row")])]
+        [('NORMAL_TASK', 'FINISHED')]
+    """
 
     task_id: str = field(metadata=FILTER)
     attempt_number: int = field(metadata=FILTER)
@@ -175,7 +237,17 @@ class TaskState(StateSchema):
 
 @dataclass
 class ObjectState(StateSchema):
-    """A reference that a process holds to an object."""
+    """A reference that a process holds to an object.
+
+    Examples:
+        >>> import os
+        >>> import ray
+        >>> from ray.util.state import list_objects
+        >>> ref = ray.put(bytes(10**6))
+        >>> rows = list_objects(filters=[("object_id", "=", ref.hex())])
+        >>> [row.object_size >= 10**6 for row in rows if row.pid == os.getpid()]
+        [True]
+    """
 
     object_id: str = field(metadata=FILTER)
     object_size: int = field(metadata=FILTER)
@@ -190,7 +262,13 @@ class ObjectState(StateSchema):
 
 @dataclass
 class RuntimeEnvState(StateSchema):
-    """A runtime environment on a node."""
+    """A runtime environment on a node.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import list_runtime_envs
+        >>> failed = [env.error for env in list_runtime_envs() if not env.success]
+    """
 
     runtime_env: dict[str, Any] = field(metadata=FILTER)
     success: bool = field(metadata=FILTER)

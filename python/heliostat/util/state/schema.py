@@ -11,7 +11,13 @@ Row = TypeVar("Row", bound="StateSchema")
 
 
 class Humanify:
-    """Numbers as people read them."""
+    """Numbers as people read them.
+
+    Examples:
+        >>> from ray.util.state.common import Humanify
+        >>> Humanify.memory(3 << 20), Humanify.duration(90_000)
+        ('3.000 MiB', '0:01:30')
+    """
 
     @staticmethod
     def timestamp(x: float) -> str:
@@ -96,6 +102,16 @@ def state_column(
 
     Returns:
         The field.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> from ray.util.state.common import StateSchema, state_column
+        >>> @dataclass
+        ... class Queue(StateSchema):
+        ...     name: str = state_column(filterable=True)
+        ...     length: int = state_column(filterable=False, detail=True)
+        >>> Queue.list_columns(detail=False), Queue.filterable_columns()
+        (['name'], {'name'})
     """
     if detail:
         kwargs.setdefault("default", None)
@@ -104,7 +120,15 @@ def state_column(
 
 
 class StateSchema:
-    """A row: its columns are attributes, and can be read like a dictionary's."""
+    """A row: its columns are attributes, and can be read like a dictionary's.
+
+    Examples:
+        >>> from ray.util.state import list_nodes
+        >>> from ray.util.state.common import NodeState, StateSchema
+        >>> node = list_nodes()[0]
+        >>> isinstance(node, StateSchema), "state" in NodeState.filterable_columns()
+        (True, True)
+    """
 
     @classmethod
     def of(cls: type[Row], found: Mapping[str, Any], detail: bool) -> Row:
