@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 
 class ReaderFormat(str, Enum):
-    """The reader that asks a catalog."""
+    """The reader that asks a catalog.
+
+    Examples:
+        >>> from ray.data import ReaderFormat
+        >>> [reader.value for reader in ReaderFormat]
+        ['delta', 'parquet', 'iceberg']
+    """
 
     DELTA = "delta"
     PARQUET = "parquet"
@@ -30,7 +36,13 @@ class ReaderFormat(str, Enum):
 
 
 class CatalogAccessMode(str, Enum):
-    """The purpose of a catalog's credentials."""
+    """The purpose of a catalog's credentials.
+
+    Examples:
+        >>> from ray.data import CatalogAccessMode
+        >>> [mode.value for mode in CatalogAccessMode]
+        ['read', 'write']
+    """
 
     READ = "read"
     WRITE = "write"
@@ -47,6 +59,12 @@ class ResolvedSource:
         catalog_kwargs: Arguments of ``pyiceberg.catalog.load_catalog`` (Iceberg).
         table_identifier: The table's name there.
         data_format: What the table is, where that is known.
+
+    Examples:
+        >>> from ray.data import ReaderFormat, ResolvedSource
+        >>> source = ResolvedSource(path="s3://lake/orders", data_format=ReaderFormat.PARQUET)
+        >>> source.path
+        's3://lake/orders'
     """
 
     path: str | None = None
@@ -58,7 +76,19 @@ class ResolvedSource:
 
 
 class Catalog(ABC):
-    """Base class of catalogs: derive from it, and pass an instance to a reader as ``catalog``."""
+    """Base class of catalogs: derive from it, and pass an instance to a reader as ``catalog``.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data import Catalog, CatalogAccessMode, ResolvedSource
+        >>> class Folders(Catalog):
+        ...     def resolve(self, table, *, reader, mode=CatalogAccessMode.READ):
+        ...         return ResolvedSource(path=f"/lake/{table.replace('.', '/')}")
+        >>> Folders().resolve("shop.orders", reader=ray.data.ReaderFormat.PARQUET).path
+        '/lake/shop/orders'
+
+        ``ray.data.read_parquet("shop.orders", catalog=Folders())`` reads that folder.
+    """
 
     @abstractmethod
     def resolve(
@@ -91,6 +121,15 @@ class DatabricksUnityCatalog(Catalog):
 
     Raises:
         ValueError: There is neither a provider nor both of the others.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data import DatabricksUnityCatalog
+        >>> catalog = DatabricksUnityCatalog(
+        ...     url="https://dbc-1234.cloud.databricks.com", token="dapi-secret", region="us-west-2"
+        ... )
+        >>> def trips():
+        ...     return ray.data.read_delta("main.taxi.trips", catalog=catalog)
     """
 
     def __init__(

@@ -20,7 +20,19 @@ T = TypeVar("T")
 
 
 class CollateFn(abc.ABC, Generic[T]):
-    """Base class. Derive from one of the three below, which name the batch's format."""
+    """Base class. Derive from one of the three below, which name the batch's format.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.collate_fn import CollateFn, NumpyBatchCollateFn
+        >>> class Total(NumpyBatchCollateFn):
+        ...     def __call__(self, batch):
+        ...         return int(batch["id"].sum())
+        >>> issubclass(Total, CollateFn)
+        True
+        >>> list(ray.data.range(4).iter_torch_batches(batch_size=2, collate_fn=Total()))
+        [1, 5]
+    """
 
     @abc.abstractmethod
     def __call__(self, batch: T) -> Any:

@@ -22,7 +22,20 @@ _HERE = os.path.dirname(__file__) + os.sep
 
 
 class SystemException(Exception):
-    """The library itself failed; what follows is a fault of ours."""
+    """The library itself failed; what follows is a fault of ours.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.exceptions import SystemException, UserCodeException
+        >>> try:
+        ...     rows = ray.data.range(2).map(lambda row: {"x": row["id"] + 1}).take_all()
+        ... except UserCodeException:
+        ...     raise  # the function has failed
+        ... except SystemException:
+        ...     raise  # the library has
+        >>> rows
+        [{'x': 1}, {'x': 2}]
+    """
 
 
 class ExecutionTimeoutError(Exception):
@@ -94,6 +107,15 @@ def user_error(
         name: The function's name.
         place: Where it was at. Default ``"a block"``.
         hint: What more to say. Default: nothing.
+
+    Returns:
+        The exception, to be raised.
+
+    Examples:
+        >>> from ray.data.exceptions import UserCodeException, user_error
+        >>> error = user_error(KeyError("x"), "add_x", place="a row")
+        >>> isinstance(error, UserCodeException), isinstance(error, KeyError)
+        (True, True)
     """
     if isinstance(error, UserCodeException):
         return error

@@ -23,6 +23,16 @@ class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarro
     Args:
         dtype: The Arrow type of the entries.
         ndim: How many dimensions.
+
+    Examples:
+        >>> import numpy as np
+        >>> import ray
+        >>> from ray.data.extensions import ArrowVariableShapedTensorType
+        >>> rows = ray.data.from_items([{"x": np.zeros((2, 2))}, {"x": np.zeros((3, 2))}])
+        >>> isinstance(rows.schema().base_schema.field("x").type, ArrowVariableShapedTensorType)
+        True
+        >>> [row["x"].shape for row in rows.take_all()]
+        [(2, 2), (3, 2)]
     """
 
     def __init__(self, dtype: pa.DataType, ndim: int) -> None:
@@ -52,7 +62,17 @@ class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarro
 
 
 class PythonObjectType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no types
-    """Any Python value, pickled: what no Arrow type fits."""
+    """Any Python value, pickled: what no Arrow type fits.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.extensions import ArrowPythonObjectType
+        >>> rows = ray.data.from_items([{"x": complex(0, 1)}, {"x": complex(2, 0)}])
+        >>> isinstance(rows.schema().base_schema.field("x").type, ArrowPythonObjectType)
+        True
+        >>> rows.take_all()[1]["x"]  # Arrow itself has no such numbers
+        (2+0j)
+    """
 
     def __init__(self) -> None:
         super().__init__(pa.large_binary(), "heliostat.python_object")

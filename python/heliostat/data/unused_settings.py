@@ -24,7 +24,17 @@ TRANSIENT_S3_ERRORS = (
 
 
 class ShuffleStrategy(str, enum.Enum):
-    """Ray's ways to shuffle. Here there is one, whichever is chosen."""
+    """Ray's ways to shuffle. Here there is one, whichever is chosen.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.context import ShuffleStrategy
+        >>> context = ray.data.DataContext.get_current().copy()
+        >>> context.shuffle_strategy = ShuffleStrategy.HASH_SHUFFLE  # has no effect here
+        >>> with ray.data.DataContext.current(context):
+        ...     ray.data.range(6).groupby("id").count().count()
+        6
+    """
 
     SORT_SHUFFLE_PULL_BASED = "sort_shuffle_pull_based"
     SORT_SHUFFLE_PUSH_BASED = "sort_shuffle_push_based"
@@ -35,7 +45,14 @@ class ShuffleStrategy(str, enum.Enum):
 
 @dataclass
 class AutoscalingConfig:
-    """When Ray's actor pools grow and shrink."""
+    """When Ray's actor pools grow and shrink.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.context import AutoscalingConfig
+        >>> config = AutoscalingConfig(actor_pool_util_upscaling_threshold=2.0)  # has no effect here
+        >>> pool = ray.data.ActorPoolStrategy(min_size=1, max_size=4)  # bounds an actor pool
+    """
 
     actor_pool_util_upscaling_threshold: float = 1.75
     actor_pool_util_downscaling_threshold: float = 0.5
@@ -100,7 +117,13 @@ TRANSIENT_REQUEST_ERRORS = (
 
 @dataclass
 class DeltaConfig:
-    """How Ray writes Delta tables."""
+    """How Ray writes Delta tables.
+
+    Examples:
+        >>> from ray.data.context import DeltaConfig
+        >>> DeltaConfig(commit_max_attempts=10).commit_max_attempts  # has no effect here
+        10
+    """
 
     commit_max_attempts: int = 5
     commit_retry_max_backoff_s: int = 16
@@ -110,7 +133,13 @@ class DeltaConfig:
 
 @dataclass
 class IcebergConfig:
-    """How Ray reads and writes Iceberg tables."""
+    """How Ray reads and writes Iceberg tables.
+
+    Examples:
+        >>> from ray.data.context import IcebergConfig
+        >>> IcebergConfig(catalog_max_attempts=10).catalog_max_attempts  # has no effect here
+        10
+    """
 
     write_file_max_attempts: int = 10
     write_file_retry_max_backoff_s: int = 32
@@ -122,7 +151,13 @@ class IcebergConfig:
 
 @dataclass
 class LanceConfig:
-    """How Ray reads and writes Lance tables."""
+    """How Ray reads and writes Lance tables.
+
+    Examples:
+        >>> from ray.data.context import LanceConfig
+        >>> LanceConfig(read_fragments_max_attempts=5).read_fragments_max_attempts  # has no effect here
+        5
+    """
 
     read_fragments_errors_to_retry: list[str] = field(default_factory=lambda: ["LanceError(IO)"])
     read_fragments_max_attempts: int = 10

@@ -34,6 +34,16 @@ class CheckpointManager:
     Args:
         checkpoint_config: Where the checkpoint is.
         data_context: The settings of the dataset.
+
+    Examples:
+        >>> import tempfile
+        >>> import ray
+        >>> from ray.data.checkpoint import CheckpointConfig, CheckpointManager
+        >>> config = CheckpointConfig(id_column="id", checkpoint_path=tempfile.mkdtemp())
+        >>> manager = CheckpointManager(config, ray.data.DataContext.get_current())
+        >>> ids, size = manager.load_checkpoint()
+        >>> len(ray.get(ids)), size  # nothing was written yet
+        (0, 0)
     """
 
     def __init__(self, checkpoint_config: CheckpointConfig, data_context: DataContext) -> None:
@@ -80,7 +90,23 @@ class CheckpointManager:
 
 
 class IdColumnCheckpointManager(CheckpointManager):
-    """Reads the ids of an ordinary column: the default."""
+    """Reads the ids of an ordinary column: the default.
+
+    Examples:
+        >>> import tempfile
+        >>> import ray
+        >>> from ray.data.checkpoint import CheckpointConfig, IdColumnCheckpointManager
+        >>> config = CheckpointConfig(
+        ...     id_column="id", checkpoint_path=tempfile.mkdtemp(), delete_checkpoint_on_success=False
+        ... )
+        >>> context = ray.data.DataContext.get_current().copy()
+        >>> context.checkpoint_config = config
+        >>> with ray.data.DataContext.current(context):
+        ...     ray.data.range(10).write_parquet(tempfile.mkdtemp())
+        >>> ids, _ = IdColumnCheckpointManager(config, context).load_checkpoint()
+        >>> len(ray.get(ids))
+        10
+    """
 
 
 class CheckpointFilter(abc.ABC):
@@ -89,6 +115,16 @@ class CheckpointFilter(abc.ABC):
     Args:
         config: The checkpoint.
         checkpoint_ref: What the manager's ``load_checkpoint`` gave.
+
+    Examples:
+        >>> import tempfile
+        >>> from ray.data.checkpoint import CheckpointConfig, CheckpointFilter
+        >>> class Every(CheckpointFilter):  # writes all rows again
+        ...     def filter_rows_for_block(self, block):
+        ...         return block
+        >>> config = CheckpointConfig(
+        ...     id_column="id", checkpoint_path=tempfile.mkdtemp(), checkpoint_filter_cls=Every
+        ... )
     """
 
     def __init__(self, config: CheckpointConfig, checkpoint_ref: Any = None) -> None:
@@ -110,6 +146,18 @@ class NumpyArrayBasedCheckpointFilter(CheckpointFilter):
     Args:
         checkpoint_config: Where the checkpoint is.
         checkpoint_ref: A reference to the ids of written rows.
+
+    Examples:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import pyarrow as pa
+        >>> import ray
+        >>> from ray.data.checkpoint import CheckpointConfig, NumpyArrayBasedCheckpointFilter
+        >>> config = CheckpointConfig(id_column="id", checkpoint_path=tempfile.mkdtemp())
+        >>> written = ray.put(np.array([1, 3]))
+        >>> rows = NumpyArrayBasedCheckpointFilter(config, written)
+        >>> rows.filter_rows_for_block(pa.table({"id": [1, 2, 3, 4]}))["id"].to_pylist()
+        [2, 4]
     """
 
     def __init__(self, checkpoint_config: CheckpointConfig, checkpoint_ref: Any) -> None:

@@ -24,15 +24,50 @@ __all__ = [
 
 
 class InvalidCheckpointingConfig(Exception):
-    """A checkpoint cannot be kept as it was asked for."""
+    """A checkpoint cannot be kept as it was asked for.
+
+    Examples:
+        >>> from ray.data.checkpoint import CheckpointConfig
+        >>> from ray.data.checkpoint.interfaces import InvalidCheckpointingConfig
+        >>> try:
+        ...     CheckpointConfig(id_column="", checkpoint_path="/shared/checkpoint")
+        ... except InvalidCheckpointingConfig:
+        ...     print("name the column of ids")
+        name the column of ids
+    """
 
 
 class InvalidCheckpointingOperators(Exception):
-    """The rows of a dataset cannot be told apart by their ids after what it does with them."""
+    """The rows of a dataset cannot be told apart by their ids after what it does with them.
+
+    Examples:
+        >>> import tempfile
+        >>> import ray
+        >>> from ray.data.checkpoint import CheckpointConfig
+        >>> from ray.data.checkpoint.interfaces import InvalidCheckpointingOperators
+        >>> context = ray.data.DataContext.get_current().copy()
+        >>> context.checkpoint_config = CheckpointConfig(
+        ...     id_column="id", checkpoint_path=tempfile.mkdtemp()
+        ... )
+        >>> with ray.data.DataContext.current(context):
+        ...     try:
+        ...         ray.data.range(4).groupby("id").count().write_parquet(tempfile.mkdtemp())
+        ...     except InvalidCheckpointingOperators:
+        ...         print("a group has no id of a row")
+        a group has no id of a row
+    """
 
 
 class CheckpointBackend(enum.Enum):
-    """Where the ids of written rows are kept: files of a file system, or objects of a store."""
+    """Where the ids of written rows are kept: files of a file system, or objects of a store.
+
+    Examples:
+        >>> import tempfile
+        >>> from ray.data.checkpoint import CheckpointBackend, CheckpointConfig
+        >>> config = CheckpointConfig(id_column="id", checkpoint_path=tempfile.mkdtemp())
+        >>> config.backend is CheckpointBackend.FILE_STORAGE
+        True
+    """
 
     CLOUD_OBJECT_STORAGE = "CLOUD_OBJECT_STORAGE"
     FILE_STORAGE = "FILE_STORAGE"

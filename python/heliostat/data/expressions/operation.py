@@ -12,7 +12,15 @@ from heliostat.data.expressions import arithmetic
 
 
 class Operation(str, enum.Enum):
-    """An operation of an operator on its operands."""
+    """An operation of an operator on its operands.
+
+    Examples:
+        >>> from ray.data.expressions import Operation, col
+        >>> (col("x") + 1).op is Operation.ADD
+        True
+        >>> (col("x") > 1).op.value
+        'gt'
+    """
 
     ADD = "add"
     SUB = "sub"

@@ -36,7 +36,13 @@ _NAME = re.compile(r"numpy\.ndarray\(shape=\(([0-9, ]*)\), dtype=(\w+)\)")
 
 
 class FixedShapeTensorFormat(str, enum.Enum):
-    """Ray's Arrow types of arrays of one shape. Here there is one, Arrow's own, whichever is chosen."""
+    """Ray's Arrow types of arrays of one shape. Here there is one, Arrow's own, whichever is chosen.
+
+    Examples:
+        >>> from ray.data.extensions import FixedShapeTensorFormat
+        >>> [format_.value for format_ in FixedShapeTensorFormat]
+        ['v1', 'v2', 'native']
+    """
 
     V1 = "v1"
     V2 = "v2"
@@ -44,7 +50,13 @@ class FixedShapeTensorFormat(str, enum.Enum):
 
 
 class ArrowConversionError(ValueError):
-    """A value that no Arrow column can hold."""
+    """A value that no Arrow column can hold.
+
+    Examples:
+        >>> from ray.data.extensions import ArrowConversionError
+        >>> issubclass(ArrowConversionError, ValueError)  # which catches it
+        True
+    """
 
 
 def create_arrow_fixed_shape_tensor_type(
@@ -73,7 +85,19 @@ ArrowTensorType = ArrowTensorTypeV2 = create_arrow_fixed_shape_tensor_type
 
 
 def get_arrow_extension_tensor_types() -> tuple[type, ...]:
-    """Return the classes of Arrow types whose values are arrays."""
+    """Return the classes of Arrow types whose values are arrays.
+
+    Returns:
+        The classes, for ``isinstance``.
+
+    Examples:
+        >>> import numpy as np
+        >>> import ray
+        >>> from ray.data.extensions import get_arrow_extension_tensor_types
+        >>> schema = ray.data.from_numpy(np.zeros((4, 2, 2))).schema().base_schema
+        >>> isinstance(schema.field("data").type, get_arrow_extension_tensor_types())
+        True
+    """
     return (pa.FixedShapeTensorType, ArrowVariableShapedTensorType)
 
 

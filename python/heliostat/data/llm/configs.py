@@ -66,6 +66,15 @@ class ChatTemplateStageConfig(_StageConfig):
         model_source: Whose tokenizer has the template. Default: the processor's.
         chat_template: Another template.
         chat_template_kwargs: Variables of it.
+
+    Examples:
+        >>> from ray.data.llm import ChatTemplateStageConfig, TransformersEngineProcessorConfig
+        >>> config = TransformersEngineProcessorConfig(
+        ...     model_source="/models/small",
+        ...     chat_template_stage=ChatTemplateStageConfig(
+        ...         chat_template_kwargs={"enable_thinking": False}
+        ...     ),
+        ... )
     """
 
     model_source: str | None = None
@@ -78,6 +87,13 @@ class TokenizerStageConfig(_StageConfig):
 
     Attributes:
         model_source: Whose tokenizer. Default: the processor's.
+
+    Examples:
+        >>> from ray.data.llm import TokenizerStageConfig, TransformersEngineProcessorConfig
+        >>> config = TransformersEngineProcessorConfig(
+        ...     model_source="/models/small",
+        ...     tokenize_stage=TokenizerStageConfig(model_source="/models/tokenizer"),
+        ... )
     """
 
     model_source: str | None = None
@@ -88,6 +104,13 @@ class DetokenizeStageConfig(_StageConfig):
 
     Attributes:
         model_source: Whose tokenizer. Default: the processor's.
+
+    Examples:
+        >>> from ray.data.llm import DetokenizeStageConfig, TransformersEngineProcessorConfig
+        >>> config = TransformersEngineProcessorConfig(
+        ...     model_source="/models/small",
+        ...     detokenize_stage=DetokenizeStageConfig(model_source="/models/tokenizer"),
+        ... )
     """
 
     model_source: str | None = None
@@ -100,6 +123,11 @@ class PrepareMultimodalStageConfig(_StageConfig):
         model_config_kwargs: Has no effect.
         chat_template_content_format: Has no effect.
         apply_sys_msg_formatting: Has no effect.
+
+    Examples:
+        >>> from ray.data.llm import PrepareMultimodalStageConfig
+        >>> PrepareMultimodalStageConfig(enabled=False).enabled  # the only value that is not refused
+        False
     """
 
     model_config_kwargs: dict[str, Any] | None = None
@@ -108,7 +136,17 @@ class PrepareMultimodalStageConfig(_StageConfig):
 
 
 class HttpRequestStageConfig(_StageConfig):
-    """How requests are sent."""
+    """How requests are sent.
+
+    Examples:
+        >>> from ray.data.llm import HttpRequestProcessorConfig, HttpRequestStageConfig
+        >>> config = HttpRequestProcessorConfig(
+        ...     url="http://localhost:8000",
+        ...     http_request_stage=HttpRequestStageConfig(batch_size=16, concurrency=2),
+        ... )
+        >>> config.http_request_stage.batch_size
+        16
+    """
 
 
 class ProcessorConfig(_Config):
@@ -121,6 +159,12 @@ class ProcessorConfig(_Config):
 
     Raises:
         ValueError: A value cannot be.
+
+    Examples:
+        >>> from ray.data.llm import HttpRequestProcessorConfig, ProcessorConfig
+        >>> config = HttpRequestProcessorConfig(url="http://localhost:8000", concurrency=4)
+        >>> isinstance(config, ProcessorConfig), config.concurrency
+        (True, 4)
     """
 
     batch_size: int = Field(default=32, ge=1)
@@ -177,6 +221,15 @@ class ServeDeploymentProcessorConfig(ProcessorConfig):
         should_continue_on_error: Rows that fail have the column "__inference_error__", instead of the
             dataset failing. Default False.
         request_timeout_s: Seconds that one call may take. Default: any.
+
+    Examples:
+        >>> from ray.data.llm import ServeDeploymentProcessorConfig, build_processor
+        >>> processor = build_processor(
+        ...     ServeDeploymentProcessorConfig(deployment_name="Labeler", app_name="labels"),
+        ...     preprocess=lambda row: {"method": "label", "request_kwargs": {"text": row["text"]}},
+        ... )
+        >>> processor.list_stage_names()
+        ['ServeDeploymentStage']
     """
 
     deployment_name: str
@@ -264,6 +317,25 @@ class vLLMEngineProcessorConfig(_OfflineConfig):  # Ray's name
     Attributes:
         log_engine_metrics: Log the engine's figures. Default True.
         dynamic_lora_loading_path: Refused: name a model that has its adapter merged into it.
+
+    Examples:
+        >>> from ray.data.llm import build_processor, vLLMEngineProcessorConfig
+        >>> config = vLLMEngineProcessorConfig(
+        ...     model_source="Qwen/Qwen2.5-0.5B-Instruct",
+        ...     engine_kwargs={"max_model_len": 4096, "tensor_parallel_size": 2},
+        ...     concurrency=4,  # workers, each with two GPUs
+        ...     batch_size=64,
+        ... )
+        >>> def summaries(dataset):
+        ...     processor = build_processor(
+        ...         config,
+        ...         preprocess=lambda row: {
+        ...             "messages": [{"role": "user", "content": f"Summarize: {row['text']}"}],
+        ...             "sampling_params": {"max_tokens": 100},
+        ...         },
+        ...         postprocess=lambda row: {"summary": row["generated_text"]},
+        ...     )
+        ...     return processor(dataset)
     """
 
     log_engine_metrics: bool = True
@@ -283,7 +355,16 @@ class vLLMEngineProcessorConfig(_OfflineConfig):  # Ray's name
 
 
 class SGLangEngineProcessorConfig(_OfflineConfig):
-    """A model of SGLang, which has to be installed; see ``vLLMEngineProcessorConfig``. It makes text only."""
+    """A model of SGLang, which has to be installed; see ``vLLMEngineProcessorConfig``. It makes text only.
+
+    Examples:
+        >>> from ray.data.llm import SGLangEngineProcessorConfig
+        >>> config = SGLangEngineProcessorConfig(
+        ...     model_source="Qwen/Qwen2.5-0.5B-Instruct", engine_kwargs={"tp_size": 2}, concurrency=4
+        ... )
+        >>> config.task_type
+        'generate'
+    """
 
     @field_validator("task_type")
     @classmethod
@@ -305,6 +386,22 @@ class TransformersEngineProcessorConfig(_OfflineConfig):
 
     As ``vLLMEngineProcessorConfig``; ``engine_kwargs``: those of ``from_pretrained``. Workers have a GPU
     where ``accelerator_type`` or ``placement_group_config`` says so. ``task_type``: "generate" or "embed".
+
+    Examples:
+        >>> from ray.data.llm import TransformersEngineProcessorConfig, build_processor
+        >>> config = TransformersEngineProcessorConfig(
+        ...     model_source="Qwen/Qwen2.5-0.5B-Instruct", batch_size=8
+        ... )
+        >>> def answers(dataset):  # on CPUs
+        ...     processor = build_processor(
+        ...         config,
+        ...         preprocess=lambda row: {
+        ...             "messages": [{"role": "user", "content": row["question"]}],
+        ...             "sampling_params": {"max_tokens": 20},
+        ...         },
+        ...         postprocess=lambda row: {"answer": row["generated_text"]},
+        ...     )
+        ...     return processor(dataset)
     """
 
     @field_validator("task_type")

@@ -33,6 +33,18 @@ class Processor:
         postprocess: Makes the row of the result.
         preprocess_map_kwargs: Options of ``Dataset.map`` for the former.
         postprocess_map_kwargs: Options of ``Dataset.map`` for the latter.
+
+    Examples:
+        >>> from ray.data.llm import HttpRequestProcessorConfig, Processor, build_processor
+        >>> processor = build_processor(
+        ...     HttpRequestProcessorConfig(url="http://localhost:8000/label"),
+        ...     preprocess=lambda row: {"payload": {"text": row["text"]}},
+        ...     postprocess=lambda row: {"label": row["http_response"]["label"]},
+        ... )
+        >>> isinstance(processor, Processor), processor.list_stage_names()
+        (True, ['HttpRequestStage'])
+
+        ``processor(dataset)`` gives the dataset of the answers.
     """
 
     def __init__(

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
 
 class PreprocessorNotFittedException(RuntimeError):
-    """The preprocessor has to be fitted before it can transform."""
+    """The preprocessor has to be fitted before it can transform.
+
+    Examples:
+        >>> from ray.data.preprocessors import MinMaxScaler, PreprocessorNotFittedException
+        >>> try:
+        ...     MinMaxScaler(["x"]).transform_batch({"x": [1.0]})
+        ... except PreprocessorNotFittedException:
+        ...     print("fit it first")
+        fit it first
+    """
 
 
 class Preprocessor(abc.ABC):

@@ -18,6 +18,13 @@ from heliostat.data.sinks.datasink import WRITE_ID, Datasink, TaskContext
 class SinkMode(enum.IntEnum):
     """The treatment of a table that is there: CREATE refuses it, APPEND adds rows, OVERWRITE
     replaces it.
+
+    Examples:
+        >>> from ray.data import SinkMode
+        >>> def replace(dataset, dsn):
+        ...     dataset.write_clickhouse("logs.lines", dsn, mode=SinkMode.OVERWRITE)
+        >>> [mode.name for mode in SinkMode]
+        ['CREATE', 'APPEND', 'OVERWRITE']
     """
 
     CREATE = 1
@@ -36,6 +43,14 @@ class ClickHouseTableSettings:
         partition_by: Its PARTITION BY. Default: none.
         primary_key: Its PRIMARY KEY, without brackets. Default: none.
         settings: Its SETTINGS. Default: none.
+
+    Examples:
+        >>> from ray.data import ClickHouseTableSettings
+        >>> settings = ClickHouseTableSettings(
+        ...     engine="ReplacingMergeTree(at)", order_by="(user, at)", partition_by="toYYYYMM(at)"
+        ... )
+        >>> def write(dataset, dsn):
+        ...     dataset.write_clickhouse("logs.lines", dsn, table_settings=settings)
     """
 
     engine: str = "MergeTree()"

@@ -137,7 +137,16 @@ class Datasink(Generic[T]):
 
 
 class DummyOutputDatasink(Datasink[None]):
-    """Writes nothing, and counts what it was given."""
+    """Writes nothing, and counts what it was given.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.datasource import DummyOutputDatasink
+        >>> sink = DummyOutputDatasink()
+        >>> ray.data.range(10).write_datasink(sink)
+        >>> sink.num_ok, sink.rows_written
+        (1, 10)
+    """
 
     def __init__(self) -> None:
         self.num_ok = self.num_failed = self.rows_written = 0

@@ -40,6 +40,12 @@ class TurbopufferDatasink(Datasink[None]):
     Raises:
         ImportError: turbopuffer is not installed.
         ValueError: There are both or neither of the namespaces or of the places, or there is no key.
+
+    Examples:
+        >>> from ray.data.datasource import TurbopufferDatasink
+        >>> def write(dataset):  # with TURBOPUFFER_API_KEY
+        ...     sink = TurbopufferDatasink("articles", region="gcp-us-central1", vector_column="embedding")
+        ...     dataset.write_datasink(sink, concurrency=4)
     """
 
     namespace: str | None = None

@@ -42,6 +42,13 @@ def read_bigquery(
         ImportError: google-cloud-bigquery or google-cloud-bigquery-storage is not installed.
         ValueError: There is both or neither of ``dataset`` and ``query``. While executing: there is no such
             table.
+
+    Examples:
+        >>> import ray
+        >>> def names():
+        ...     return ray.data.read_bigquery(
+        ...         "my-project", query="SELECT name, number FROM names.usa WHERE number > 100"
+        ...     )
     """
     if query is not None and dataset is not None:
         raise ValueError(

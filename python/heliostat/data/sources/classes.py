@@ -75,6 +75,12 @@ class MCAPDatasource(_OfReader):
 
     Raises:
         ImportError: mcap is not installed.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.datasource import MCAPDatasource
+        >>> def camera(folder):
+        ...     return ray.data.read_datasource(MCAPDatasource(folder, topics={"/camera/front"}))
     """
 
     def __init__(
@@ -109,6 +115,12 @@ class LeRobotDatasource(_OfReader):
 
     Raises:
         FileNotFoundError: There is none.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.datasource import LeRobotDatasource
+        >>> def frames():
+        ...     return ray.data.read_datasource(LeRobotDatasource("/data/pusht", episodes=[0, 1]))
     """
 
     def __init__(self, root: Any, **options: object) -> None:
@@ -136,6 +148,13 @@ class DeltaSharingDatasource(_OfReader):
     Raises:
         ImportError: delta-sharing is not installed.
         ValueError: ``url`` is no such.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.datasource import DeltaSharingDatasource
+        >>> def sales():
+        ...     source = DeltaSharingDatasource("/secrets/partner.share#retail.public.sales", limit=1000)
+        ...     return ray.data.read_datasource(source)
     """
 
     def __init__(

@@ -58,6 +58,17 @@ def read_clickhouse(
         ValueError: The filter has a semicolon, or ClickHouse refuses it; ``columns`` or ``order_by`` is
             empty.
         clickhouse_connect.driver.exceptions.DatabaseError: While executing: there is no such table or column.
+
+    Examples:
+        >>> import ray
+        >>> def errors():
+        ...     return ray.data.read_clickhouse(
+        ...         table="logs.lines",
+        ...         dsn="clickhouse+http://reader:secret@clickhouse:8123/logs",
+        ...         columns=["at", "text"],
+        ...         filter="level = 'error'",
+        ...         order_by=(["at"], False),
+        ...     )
     """
     required("clickhouse_connect", WHO)
     if columns is not None and not columns:

@@ -65,6 +65,16 @@ def read_databricks_tables(
         ValueError: There is both or neither of ``table`` and ``query``, or no token or host.
         RuntimeError: While executing: the query fails.
         heliostat.data.http.HttpError: While executing: Databricks refuses.
+
+    Examples:
+        >>> import ray
+        >>> def trips():  # with DATABRICKS_HOST and DATABRICKS_TOKEN
+        ...     return ray.data.read_databricks_tables(
+        ...         warehouse_id="a885ad08b64951ad",
+        ...         catalog="samples",
+        ...         schema="nyctaxi",
+        ...         query="SELECT * FROM trips WHERE trip_distance > 10",
+        ...     )
     """
     if query is not None and table is not None:
         raise ValueError("Only one of 'query' and 'table' arguments can be set.")
@@ -111,6 +121,17 @@ def read_unity_catalog(
 
     Raises:
         ValueError: There is no such table or format, or the catalog does not say which it is.
+
+    Examples:
+        >>> import ray
+        >>> def trips(token):
+        ...     return ray.data.read_unity_catalog(
+        ...         "main.taxi.trips",
+        ...         url="https://dbc-1234.cloud.databricks.com",
+        ...         token=token,
+        ...         data_format="delta",
+        ...         region="us-west-2",
+        ...     )
     """
     warnings.warn(
         "read_unity_catalog is deprecated: pass catalog=ray.data.DatabricksUnityCatalog(...) to "

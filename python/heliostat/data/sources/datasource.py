@@ -203,7 +203,16 @@ class Datasource:
 
 
 class Reader:
-    """Deprecated: what ``Datasource.create_reader`` gives."""
+    """Deprecated: what ``Datasource.create_reader`` gives.
+
+    Examples:
+        >>> from ray.data.datasource import Datasource, Reader
+        >>> class Nothing(Datasource):
+        ...     def get_read_tasks(self, parallelism, per_task_row_limit=None, data_context=None):
+        ...         return []
+        >>> isinstance(Nothing().create_reader(), Reader)
+        True
+    """
 
     def estimate_inmemory_data_size(self) -> int | None:
         """Return the size in memory in bytes, ``None`` if it is not known. To be implemented."""

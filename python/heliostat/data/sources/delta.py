@@ -63,6 +63,11 @@ def read_delta(
         NotImplementedError: The catalog's credentials are such that deltalake does not take.
         deltalake.exceptions.DeltaError: There is no such table or version, or it has deletion vectors
             or another feature that the package cannot read.
+
+    Examples:
+        >>> import ray
+        >>> def events():
+        ...     return ray.data.read_delta("s3://lake/events", version=12, columns=["user", "at"])
     """
     if shuffle not in (None, "files"):
         raise ValueError(f"read_delta: shuffle is {shuffle!r}; there is 'files' only.")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FileBasedDatasource(Datasource):
-    """Base class of sources of files: implement :meth:`_read_stream`.
+    r"""Base class of sources of files: implement :meth:`_read_stream`.
 
     Args:
         paths: A path or URI of a file or folder, or a list of them.
@@ -41,6 +41,20 @@ class FileBasedDatasource(Datasource):
     Raises:
         FileNotFoundError: A path does not exist.
         ValueError: There is no file.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import pyarrow as pa
+        >>> import ray
+        >>> from ray.data.datasource import FileBasedDatasource
+        >>> class Lines(FileBasedDatasource):
+        ...     def _read_stream(self, f, path):
+        ...         yield pa.table({"line": f.readall().decode().splitlines()})
+        >>> folder = tempfile.mkdtemp()
+        >>> pathlib.Path(folder, "a.log").write_text("one\ntwo\n")
+        8
+        >>> ray.data.read_datasource(Lines(folder, file_extensions=["log"])).take_all()
+        [{'line': 'one'}, {'line': 'two'}]
     """
 
     _FILE_EXTENSIONS: str | list[str] | None = None

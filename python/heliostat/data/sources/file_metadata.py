@@ -28,7 +28,15 @@ _NOT_ALLOWED = re.compile(
 
 
 class FileMetadataProvider:
-    """Says how many rows and bytes the files of one block have: implement :meth:`_get_block_metadata`."""
+    """Says how many rows and bytes the files of one block have: implement :meth:`_get_block_metadata`.
+
+    Examples:
+        >>> from ray.data.datasource import DefaultFileMetadataProvider
+        >>> provider = DefaultFileMetadataProvider()  # a FileMetadataProvider
+        >>> known = provider(["a.bin", "b.bin"], rows_per_file=10, file_sizes=[100, 200])
+        >>> known.num_rows, known.size_bytes
+        (20, 300)
+    """
 
     def _get_block_metadata(self, paths: list[str], **kwargs: Any) -> BlockMetadata:
         """Return what is known of the block that these files make."""
@@ -39,7 +47,13 @@ class FileMetadataProvider:
 
 
 class BaseFileMetadataProvider(FileMetadataProvider):
-    """Also finds the files: implement :meth:`expand_paths`, too."""
+    """Also finds the files: implement :meth:`expand_paths`, too.
+
+    Examples:
+        >>> from ray.data.datasource import BaseFileMetadataProvider, DefaultFileMetadataProvider
+        >>> isinstance(DefaultFileMetadataProvider(), BaseFileMetadataProvider)
+        True
+    """
 
     def expand_paths(
         self,
@@ -60,7 +74,19 @@ class BaseFileMetadataProvider(FileMetadataProvider):
 
 
 class DefaultFileMetadataProvider(BaseFileMetadataProvider):
-    """Files as the filesystem lists them, in the order of their paths."""
+    """Files as the filesystem lists them, in the order of their paths.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> from pyarrow.fs import LocalFileSystem
+        >>> from ray.data.datasource import DefaultFileMetadataProvider
+        >>> folder = tempfile.mkdtemp()
+        >>> pathlib.Path(folder, "a.txt").write_text("four")
+        4
+        >>> [(path, size)] = DefaultFileMetadataProvider().expand_paths([folder], LocalFileSystem())
+        >>> pathlib.Path(path).name, size
+        ('a.txt', 4)
+    """
 
     def _get_block_metadata(
         self,

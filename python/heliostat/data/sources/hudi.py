@@ -58,6 +58,11 @@ def read_hudi(
         ImportError: hudi is not installed.
         ValueError: There is no such ``query_type``.
         Exception: While executing: the package's own, where there is no such table.
+
+    Examples:
+        >>> import ray
+        >>> def trips():
+        ...     return ray.data.read_hudi("s3://lake/trips", filters=[("city", "=", "Oslo")])
     """
     required("hudi", WHO)
     if query_type.lower() not in KINDS:

@@ -52,6 +52,16 @@ def read_iceberg(
         ImportError: pyiceberg is not installed.
         ValueError: There is no such column or snapshot.
         pyiceberg.exceptions.NoSuchTableError: There is no such table.
+
+    Examples:
+        >>> import ray
+        >>> def events():
+        ...     return ray.data.read_iceberg(
+        ...         table_identifier="shop.events",
+        ...         row_filter="amount > 100",
+        ...         selected_fields=("user", "amount"),
+        ...         catalog_kwargs={"name": "main", "type": "glue"},
+        ...     )
     """
     if catalog is not None and not catalog_kwargs:
         found = resolved(catalog, table_identifier, ReaderFormat.ICEBERG)

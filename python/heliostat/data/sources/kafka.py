@@ -72,6 +72,20 @@ class KafkaAuthConfig:
         ssl_password: Of that file.
         ssl_ciphers: OpenSSL's names of the ciphers.
         ssl_crlfile: A file of withdrawn certificates.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data import KafkaAuthConfig
+        >>> auth = KafkaAuthConfig(
+        ...     security_protocol="SASL_SSL",
+        ...     sasl_mechanism="SCRAM-SHA-256",
+        ...     sasl_plain_username="me",
+        ...     sasl_plain_password="secret",
+        ... )
+        >>> "secret" in repr(auth)
+        False
+
+        ``read_kafka(..., kafka_auth_config=auth)`` is what it is for.
     """
 
     security_protocol: str | None = None
@@ -164,6 +178,17 @@ def read_kafka(
         ValueError: There is no topic or broker, or an offset is none. While executing: there is no such topic
             or partition, or it starts after its end.
         ConnectionError: While executing: no broker could be reached for so long.
+
+    Examples:
+        >>> import datetime
+        >>> import ray
+        >>> def messages():
+        ...     return ray.data.read_kafka(
+        ...         "clicks",
+        ...         bootstrap_servers=["kafka-1:9092", "kafka-2:9092"],
+        ...         start_offset=datetime.datetime(2026, 1, 1),
+        ...         end_offset="latest",
+        ...     )
     """
     required("confluent_kafka", WHO)
     names = [topics] if isinstance(topics, str) else list(topics)

@@ -46,6 +46,13 @@ def read_lance(
     Raises:
         ImportError: pylance is not installed.
         ValueError: There is no such dataset, version or column, or several URIs are given.
+
+    Examples:
+        >>> import ray
+        >>> def pictures():
+        ...     return ray.data.read_lance(
+        ...         "s3://lake/pictures.lance", columns=["id", "picture"], filter="width > 512"
+        ...     )
     """
     if not isinstance(uri, str):
         if len(uri) != 1:

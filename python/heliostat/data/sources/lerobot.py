@@ -80,6 +80,11 @@ def read_lerobot(
         FileNotFoundError: There is no LeRobot dataset.
         ValueError: It is of another version, there is no such episode or feature, offsets are between two
             frames, or several datasets are not alike. While executing: a film lacks a frame.
+
+    Examples:
+        >>> import ray
+        >>> def frames():
+        ...     return ray.data.read_lerobot("/data/pusht", episodes=[0, 1, 2])
     """
     if read_granularity not in ("file", "episode"):
         raise ValueError(f"read_granularity must be 'file' or 'episode', not {read_granularity!r}.")

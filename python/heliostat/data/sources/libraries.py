@@ -58,6 +58,12 @@ def from_modin(df: Any) -> MaterializedDataset:
 
     Args:
         df: The DataFrame.
+
+    Examples:
+        >>> import ray
+        >>> def rows():
+        ...     import modin.pandas as pd
+        ...     return ray.data.from_modin(pd.DataFrame({"x": [1, 2]})).take_all()
     """
     partitions = required("modin.distributed.dataframe.pandas", "Modin DataFrames")
     return from_pandas_refs(partitions.unwrap_partitions(df, axis=0))
@@ -79,6 +85,11 @@ def from_spark(
         df: The DataFrame.
         parallelism: Deprecated name of ``override_num_blocks``.
         override_num_blocks: Blocks to make. Default: by the size and the cluster's CPUs.
+
+    Examples:
+        >>> import ray
+        >>> def rows(spark):  # a SparkSession
+        ...     return ray.data.from_spark(spark.range(100), override_num_blocks=4).take(2)
     """
     raydp = required("raydp", "Spark DataFrames")
     blocks = override_num_blocks if override_num_blocks is not None else parallelism
@@ -102,6 +113,12 @@ def from_daft(df: Any) -> MaterializedDataset:
 
     Args:
         df: The DataFrame.
+
+    Examples:
+        >>> import ray
+        >>> def rows():
+        ...     import daft
+        ...     return ray.data.from_daft(daft.from_pydict({"x": [1, 2]})).take_all()
     """
     return from_arrow(df.to_arrow())
 
@@ -118,6 +135,12 @@ def from_mars(df: Any) -> MaterializedDataset:
 
     Args:
         df: The DataFrame.
+
+    Examples:
+        >>> import ray
+        >>> def rows():
+        ...     import mars.dataframe as md
+        ...     return ray.data.from_mars(md.DataFrame({"x": [1, 2]})).take_all()
     """
     return from_pandas(df.execute().fetch())
 
@@ -133,5 +156,11 @@ def from_tf(dataset: Any) -> MaterializedDataset:
 
     Args:
         dataset: The dataset.
+
+    Examples:
+        >>> import ray
+        >>> def rows():
+        ...     import tensorflow as tf
+        ...     return ray.data.from_tf(tf.data.Dataset.from_tensor_slices({"x": [1, 2]})).take_all()
     """
     return from_items(list(dataset.as_numpy_iterator()))

@@ -63,6 +63,17 @@ def read_audio(paths: str | list[str], **options: object) -> Dataset:
     Raises:
         ImportError: soundfile is not installed.
         ValueError: While executing: soundfile cannot read a file.
+
+    Examples:
+        >>> import ray
+        >>> def seconds(folder):
+        ...     sounds = ray.data.read_audio(folder, include_paths=True)  # "amplitude", "sample_rate"
+        ...     return sounds.map(
+        ...         lambda row: {
+        ...             "path": row["path"],
+        ...             "seconds": row["amplitude"].shape[1] / row["sample_rate"],
+        ...         }
+        ...     )
     """
     required("soundfile", "Sounds")
     source, concurrency, remote, open_args = begun(paths, options, _SOUNDS)
@@ -92,6 +103,11 @@ def read_videos(
     Raises:
         ImportError: av is not installed.
         ValueError: ``fps`` or ``resize`` is not positive. While executing: PyAV cannot read a file.
+
+    Examples:
+        >>> import ray
+        >>> def frames(folder):
+        ...     return ray.data.read_videos(folder, fps=2, resize=(224, 224), include_timestamps=True)
     """
     if fps is not None and fps <= 0:
         raise ValueError(f"Expected `fps` to be a positive integer, but got {fps} instead.")
@@ -134,6 +150,11 @@ def read_mcap(
     Raises:
         ImportError: mcap is not installed.
         ValueError: ``time_range`` is empty. While executing: a file is not a whole recording.
+
+    Examples:
+        >>> import ray
+        >>> def camera(folder):
+        ...     return ray.data.read_mcap(folder, topics={"/camera/front"}, time_range=(0, 10**9))
     """
     if time_range is not None and not isinstance(time_range, TimeRange):
         time_range = TimeRange(*time_range)

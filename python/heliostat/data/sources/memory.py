@@ -457,6 +457,13 @@ def from_huggingface(
     Raises:
         DeprecationWarning: It is a dict of datasets: choose one of its splits.
         TypeError: It is something else.
+
+    Examples:
+        >>> import datasets
+        >>> import ray
+        >>> table = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [0, 1]})
+        >>> ray.data.from_huggingface(table).take_all()
+        [{'text': 'a', 'label': 0}, {'text': 'b', 'label': 1}]
     """
     name = type(dataset).__name__
     if isinstance(dataset, dict):

@@ -66,6 +66,16 @@ def read_mongo(
         ImportError: pymongo or pymongoarrow is not installed.
         ValueError: There is no such database or collection; while executing.
         pymongo.errors.PyMongoError: The server cannot be reached, or refuses; while executing.
+
+    Examples:
+        >>> import ray
+        >>> def orders():
+        ...     return ray.data.read_mongo(
+        ...         "mongodb://reader:secret@mongo:27017/?authSource=admin",
+        ...         "shop",
+        ...         "orders",
+        ...         pipeline=[{"$match": {"total": {"$gte": 100}}}],
+        ...     )
     """
     for module in ("pymongo", "pymongoarrow"):
         required(module, WHO)

@@ -56,6 +56,13 @@ def read_delta_sharing_tables(
         ImportError: delta-sharing is not installed.
         ValueError: ``url`` is no such, or ``limit`` is negative.
         requests.HTTPError: While executing: the server refuses, or there is no such table.
+
+    Examples:
+        >>> import ray
+        >>> def sales():
+        ...     return ray.data.read_delta_sharing_tables(
+        ...         "/secrets/partner.share#retail.public.sales", limit=1000
+        ...     )
     """
     required("delta_sharing", WHO)
     profile, _, name = url.rpartition("#")

@@ -93,6 +93,14 @@ def read_snowflake(
 
     Raises:
         ImportError: snowflake-connector-python is not installed.
+
+    Examples:
+        >>> import ray
+        >>> def customers():
+        ...     return ray.data.read_snowflake(
+        ...         "SELECT id, name FROM customers",
+        ...         {"user": "me", "account": "ab12345", "database": "SHOP", "schema": "PUBLIC"},
+        ...     )
     """
     connect = Snowflake(connection_parameters)
     required("snowflake.connector", "Tables of Snowflake")

@@ -75,6 +75,11 @@ def read_zarr(
         ImportError: zarr is not installed.
         FileNotFoundError: There is no such folder.
         ValueError: There is no such array, no list of arrays, or the sizes do not suit.
+
+    Examples:
+        >>> import ray
+        >>> def temperatures():
+        ...     return ray.data.read_zarr("s3://weather/era5.zarr", array_paths=["t2m"])
     """
     required("zarr", WHO)
     if overlap < 0:
