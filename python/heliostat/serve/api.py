@@ -50,6 +50,19 @@ class RunTarget:
         route_prefix: Where it answers over HTTP. Default ``"/"``; ``None``: nowhere.
         logging_config: A ``LoggingConfig`` of the replicas that have none of their own.
         external_scaler_enabled: As of ``serve.run``.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... def echo(text):
+        ...     return text
+        >>> first = serve.RunTarget(echo.bind(), name="first", route_prefix=None)
+        >>> second = serve.RunTarget(echo.bind(), name="second", route_prefix=None)
+        >>> handles = serve.run_many([first, second])
+        >>> [handle.remote("a").result() for handle in handles]
+        ['a', 'a']
+        >>> serve.delete("first"), serve.delete("second")
+        (None, None)
     """
 
     target: Application
@@ -447,7 +460,13 @@ def status() -> ServeStatus:
 
 
 def shutdown() -> None:
-    """Delete all applications and end Serve; without effect where it does not run."""
+    """Delete all applications and end Serve; without effect where it does not run.
+
+    Examples:
+        >>> from ray import serve
+        >>> def stop_all():
+        ...     serve.shutdown()  # the next serve.run begins Serve anew
+    """
     found = running() if ray.is_initialized() else None
     if found is None:
         return
@@ -457,7 +476,17 @@ def shutdown() -> None:
 
 
 async def shutdown_async() -> None:
-    """As ``shutdown``, for event loops."""
+    """As ``shutdown``, for event loops.
+
+    Examples:
+        >>> from ray import serve
+        >>> async def main(app):
+        ...     serve.run(app)
+        ...     try:
+        ...         ...  # work
+        ...     finally:
+        ...         await serve.shutdown_async()
+    """
     found = running() if ray.is_initialized() else None
     if found is None:
         return

@@ -29,6 +29,19 @@ class AsyncInferenceAutoscalingPolicy:
         rabbitmq_management_url: Has no effect: RabbitMQ says over its own protocol how many messages a
             queue has.
         poll_interval_s: Seconds between two questions. Default 10.
+
+    Examples:
+        >>> from ray.serve.async_inference_autoscaling_policy import AsyncInferenceAutoscalingPolicy
+        >>> from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
+        >>> policy = AutoscalingPolicy(
+        ...     policy_function=AsyncInferenceAutoscalingPolicy,
+        ...     policy_kwargs={"broker_url": "redis://broker:6379/0", "queue_name": "pictures"},
+        ... )
+        >>> config = AutoscalingConfig(
+        ...     min_replicas=1, max_replicas=8, target_ongoing_requests=2, policy=policy
+        ... )
+
+        ``@serve.deployment(autoscaling_config=config)`` has a deployment follow it.
     """
 
     def __init__(

@@ -32,6 +32,18 @@ def replica_queue_length_autoscaling_policy(
 
     Args:
         ctx: What is known of the deployment.
+
+    Returns:
+        How many replicas, before the factors and bounds of the ``AutoscalingConfig``; and an empty dict.
+
+    Examples:
+        >>> from ray.serve.autoscaling_policy import replica_queue_length_autoscaling_policy
+        >>> from ray.serve.config import AutoscalingPolicy
+        >>> def at_least_two_by_day(context):
+        ...     wanted, state = replica_queue_length_autoscaling_policy(context)
+        ...     hour = context.current_time // 3600 % 24
+        ...     return max(wanted, 2 if 8 <= hour < 18 else 0), state
+        >>> policy = AutoscalingPolicy(policy_function=at_least_two_by_day)
     """
     if ctx.current_num_replicas == 0:
         waits = ctx.total_num_requests > 0

@@ -221,6 +221,26 @@ def get_deployment_actor_context() -> DeploymentActorContext:
 
     Raises:
         RayServeException: This process is not a deployment actor.
+
+    Returns:
+        Its name, its deployment and its application.
+
+    Examples:
+        >>> import ray
+        >>> from ray import serve
+        >>> from ray.serve.config import DeploymentActorConfig
+        >>> @ray.remote(num_cpus=0)
+        ... class Shared:
+        ...     def name(self):
+        ...         context = serve.get_deployment_actor_context()
+        ...         return context.app_name, context.deployment, context.actor_name
+        >>> @serve.deployment(deployment_actors=[DeploymentActorConfig(name="memory", actor_class=Shared)])
+        ... class Front:
+        ...     async def __call__(self):
+        ...         return await serve.get_deployment_actor("memory").name.remote()
+        >>> serve.run(Front.bind(), name="sharing", route_prefix=None).remote().result()
+        ('sharing', 'Front', 'memory')
+        >>> serve.delete("sharing")
     """
     told = os.environ.get(ACTOR_VARIABLE)
     if not told:

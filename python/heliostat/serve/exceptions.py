@@ -63,7 +63,24 @@ class BackPressureError(RayServeException):
 
 
 class RequestCancelledError(RayServeException, TaskCancelledError):
-    """The request was cancelled."""
+    """The request was cancelled.
+
+    Examples:
+        >>> import asyncio
+        >>> from ray import serve
+        >>> from ray.serve.exceptions import RequestCancelledError
+        >>> @serve.deployment
+        ... async def slow(_):
+        ...     await asyncio.sleep(600)
+        >>> response = serve.run(slow.bind(), name="slow", route_prefix=None).remote(None)
+        >>> response.cancel()
+        >>> try:
+        ...     response.result()
+        ... except RequestCancelledError:
+        ...     print("it was cancelled")
+        it was cancelled
+        >>> serve.delete("slow")
+    """
 
     def __init__(self, request_id: str | None = None) -> None:
         Exception.__init__(self, request_id)
@@ -81,6 +98,20 @@ class gRPCStatusError(RayServeException):
         original_exception: What was raised.
         code: A ``grpc.StatusCode``; default `INTERNAL`.
         details: The status's text; default what the exception says.
+
+    Examples:
+        >>> import grpc
+        >>> from ray.serve.exceptions import gRPCStatusError
+        >>> def find(books, title):  # in a method of a deployment that answers gRPC
+        ...     try:
+        ...         return books[title]
+        ...     except KeyError as error:
+        ...         raise gRPCStatusError(error, grpc.StatusCode.NOT_FOUND, f"no {title!r}") from error
+        >>> try:
+        ...     find({}, "Emma")
+        ... except gRPCStatusError as error:
+        ...     print(error.grpc_code.name, error.grpc_details)
+        NOT_FOUND no 'Emma'
     """
 
     def __init__(
@@ -99,7 +130,19 @@ class gRPCStatusError(RayServeException):
 
 
 class DeploymentUnavailableError(RayServeException):
-    """The deployment failed to deploy, or is gone."""
+    """The deployment failed to deploy, or is gone.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.exceptions import DeploymentUnavailableError
+        >>> def ask(handle, question):
+        ...     try:
+        ...         return handle.remote(question).result()
+        ...     except DeploymentUnavailableError as error:
+        ...         print(error, serve.status().applications)  # says why it failed to deploy
+        >>> str(DeploymentUnavailableError("Deployment 'a'"))
+        "Deployment 'a' is unavailable."
+    """
 
     def __init__(self, deployment_id: object) -> None:
         super().__init__(deployment_id)
@@ -110,7 +153,18 @@ class DeploymentUnavailableError(RayServeException):
 
 
 class ReplicaUnavailableError(RayServeException):
-    """The replica that was chosen is ending."""
+    """The replica that was chosen is ending.
+
+    Examples:
+        >>> from ray.serve.exceptions import ReplicaUnavailableError
+        >>> async def ask(handle, question):
+        ...     while True:
+        ...         async with handle.choose_replica(question) as selection:
+        ...             try:
+        ...                 return await handle.dispatch(selection, question)
+        ...             except ReplicaUnavailableError:
+        ...                 pass  # it was ending: choose another
+    """
 
     def __init__(self, replica_id: str) -> None:
         super().__init__(replica_id)

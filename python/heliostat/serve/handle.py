@@ -398,6 +398,22 @@ class ReplicaSelection:
         availability_zone: Where that is, if it is known.
         replica_metadata: What the deployment's method ``record_replica_metadata`` returned when it
             began.
+
+    Examples:
+        >>> import asyncio
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... def double(x):
+        ...     return 2 * x
+        >>> handle = serve.run(double.bind(), name="chosen", route_prefix=None)
+        >>> async def main():
+        ...     async with handle.choose_replica(21) as selection:
+        ...         print(isinstance(selection, serve.handle.ReplicaSelection))
+        ...         return await handle.dispatch(selection, 21)
+        >>> asyncio.run(main())
+        True
+        42
+        >>> serve.delete("chosen")
     """
 
     replica_id: str

@@ -506,6 +506,17 @@ class ControllerOptions(_Options):
 
     Raises:
         ValueError: There is something else in it.
+
+    Examples:
+        >>> from ray import serve
+        >>> options = serve.ControllerOptions(runtime_env={"env_vars": {"STAGE": "test"}})
+        >>> def begin():
+        ...     serve.start(controller_options=options)  # before the first serve.run
+        >>> try:
+        ...     serve.ControllerOptions(runtime_env={"pip": ["emoji"]})
+        ... except ValueError:
+        ...     print("the controller has variables of its own, and no packages")
+        the controller has variables of its own, and no packages
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -608,6 +619,12 @@ class TracingConfig(_Options):
             ``logs/serve/spans`` of the session.
         sampling_ratio: The part of traces that is recorded, from 0 to 1. Default:
             RAY_SERVE_TRACING_SAMPLING_RATIO, or 0.01.
+
+    Examples:
+        >>> from ray.serve.schema import TracingConfig
+        >>> config = TracingConfig(enabled=True, sampling_ratio=0.5)
+        >>> config.enabled, config.sampling_ratio
+        (True, 0.5)
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -305,6 +305,17 @@ class AutoscalingContext:
         last_scale_down_time: When replicas were taken away last.
         current_time: Now.
         config: The ``AutoscalingConfig``.
+
+    Examples:
+        >>> from ray.serve.config import AutoscalingContext, AutoscalingPolicy
+        >>> def one_for_ten(context: AutoscalingContext):
+        ...     wanted = context.total_num_requests / 10
+        ...     if context.total_queued_requests > 100:
+        ...         wanted += 1
+        ...     return wanted, {}
+        >>> policy = AutoscalingPolicy(policy_function=one_for_ten)
+
+        ``AutoscalingConfig(max_replicas=4, policy=policy)`` has a deployment follow it.
     """
 
     deployment_id: DeploymentID
@@ -532,14 +543,28 @@ class ControllerOptions:
 
 
 class GangPlacementStrategy(str, Enum):
-    """Where the replicas of a gang go, as far as there is room."""
+    """Where the replicas of a gang go, as far as there is room.
+
+    Examples:
+        >>> from ray.serve.config import GangPlacementStrategy, GangSchedulingConfig
+        >>> gangs = GangSchedulingConfig(gang_size=2, gang_placement_strategy=GangPlacementStrategy.SPREAD)
+        >>> gangs.gang_placement_strategy.name
+        'SPREAD'
+    """
 
     PACK = "PACK"
     SPREAD = "SPREAD"
 
 
 class GangRuntimeFailurePolicy(str, Enum):
-    """The treatment of a gang whose replica has ended."""
+    """The treatment of a gang whose replica has ended.
+
+    Examples:
+        >>> from ray.serve.config import GangRuntimeFailurePolicy, GangSchedulingConfig
+        >>> gangs = GangSchedulingConfig(gang_size=2)
+        >>> gangs.runtime_failure_policy is GangRuntimeFailurePolicy.RESTART_GANG  # the default
+        True
+    """
 
     RESTART_GANG = "RESTART_GANG"
     RESTART_REPLICA = "RESTART_REPLICA"

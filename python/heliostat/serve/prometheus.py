@@ -30,6 +30,11 @@ class PrometheusScalar:
     Args:
         value: The number.
         timestamp: When it was measured, in seconds.
+
+    Examples:
+        >>> from ray.serve.autoscaling_policy import PrometheusScalar
+        >>> PrometheusScalar(value=12.0, timestamp=1700000000.0).value
+        12.0
     """
 
     value: float
@@ -44,6 +49,12 @@ class PrometheusSample:
         labels: Its labels, by name.
         value: The number.
         timestamp: When it was measured, in seconds.
+
+    Examples:
+        >>> from ray.serve.autoscaling_policy import PrometheusSample
+        >>> sample = PrometheusSample(labels={"queue": "pictures"}, value=12.0, timestamp=1700000000.0)
+        >>> sample.labels["queue"], sample.value
+        ('pictures', 12.0)
     """
 
     labels: Mapping[str, str]
@@ -60,6 +71,14 @@ class PrometheusVector:
 
     Args:
         samples: The numbers, with their labels.
+
+    Examples:
+        >>> from ray.serve.autoscaling_policy import PrometheusSample, PrometheusVector
+        >>> pictures = PrometheusSample({"queue": "pictures"}, 12.0, 1700000000.0)
+        >>> films = PrometheusSample({"queue": "films"}, 3.0, 1700000000.0)
+        >>> vector = PrometheusVector((pictures, films))  # in prometheus_results, of sum by (queue)
+        >>> max(sample.value for sample in vector.samples)
+        12.0
     """
 
     samples: tuple[PrometheusSample, ...]
@@ -166,6 +185,21 @@ class PrometheusQueryMixin:
 
     Raises:
         ValueError: ``RAY_PROMETHEUS_HEADERS`` is neither an object of texts nor a list of pairs.
+
+    Examples:
+        >>> from ray.serve.autoscaling_policy import PrometheusQueryMixin
+        >>> from ray.serve.config import AutoscalingPolicy
+        >>> WAITING = "sum(queue_length)"
+        >>> class ByQueue(PrometheusQueryMixin):
+        ...     def __call__(self, context):
+        ...         metrics = self.prometheus_metrics  # None while there is no answer
+        ...         if metrics is None:
+        ...             return context.target_num_replicas, {}
+        ...         return metrics[WAITING] / 10, {}
+        >>> policy = AutoscalingPolicy(
+        ...     policy_function=ByQueue,
+        ...     policy_kwargs={"prometheus_address": "prometheus:9090", "prometheus_queries": [WAITING]},
+        ... )
     """
 
     def __init__(

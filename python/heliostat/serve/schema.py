@@ -26,14 +26,31 @@ __all__ = [
 
 
 class EncodingType(str, Enum):
-    """How replicas write their logs."""
+    """How replicas write their logs.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.schema import EncodingType, LoggingConfig
+        >>> @serve.deployment(logging_config=LoggingConfig(encoding=EncodingType.JSON))
+        ... def hello(name):
+        ...     return f"Hello {name}"
+    """
 
     TEXT = "TEXT"
     JSON = "JSON"
 
 
 class ProxyStatus(str, Enum):
-    """The state of an HTTP server."""
+    """The state of an HTTP server.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.schema import ProxyStatus
+        >>> def is_reachable():
+        ...     return ProxyStatus.HEALTHY in serve.status().proxies.values()
+        >>> is_reachable()  # this Serve has no HTTP server
+        False
+    """
 
     STARTING = "STARTING"
     HEALTHY = "HEALTHY"
@@ -66,7 +83,21 @@ class ApplicationStatus(str, Enum):
 
 
 class DeploymentStatus(str, Enum):
-    """The state of a deployment."""
+    """The state of a deployment.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.schema import DeploymentStatus
+        >>> def unhealthy():
+        ...     return [
+        ...         name
+        ...         for app in serve.status().applications.values()
+        ...         for name, deployment in app.deployments.items()
+        ...         if deployment.status != DeploymentStatus.HEALTHY
+        ...     ]
+        >>> unhealthy()
+        []
+    """
 
     UPDATING = "UPDATING"
     HEALTHY = "HEALTHY"
@@ -77,7 +108,17 @@ class DeploymentStatus(str, Enum):
 
 
 class ReplicaState(str, Enum):
-    """The state of a replica."""
+    """The state of a replica.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.schema import ReplicaState
+        >>> def running(app, deployment):
+        ...     states = serve.status().applications[app].deployments[deployment].replica_states
+        ...     return states.get(ReplicaState.RUNNING, 0)
+        >>> ReplicaState("STARTING") is ReplicaState.STARTING
+        True
+    """
 
     STARTING = "STARTING"
     UPDATING = "UPDATING"
@@ -96,6 +137,17 @@ class DeploymentStatusOverview:
         status_trigger: What brought it there.
         replica_states: How many replicas are in which state.
         message: Why, for people.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment(num_replicas=2, ray_actor_options={"num_cpus": 0.1})
+        ... def hello(name):
+        ...     return f"Hello {name}"
+        >>> _ = serve.run(hello.bind(), name="two", route_prefix=None)
+        >>> overview = serve.status().applications["two"].deployments["hello"]
+        >>> overview.status.value, overview.replica_states[serve.schema.ReplicaState.RUNNING]
+        ('HEALTHY', 2)
+        >>> serve.delete("two")
     """
 
     status: DeploymentStatus
@@ -113,6 +165,17 @@ class ApplicationStatusOverview:
         message: Why, for people.
         last_deployed_time_s: When it was deployed last, as Unix time.
         deployments: The state of its deployments, by name.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... def hello(name):
+        ...     return f"Hello {name}"
+        >>> _ = serve.run(hello.bind(), name="greeter", route_prefix=None)
+        >>> overview = serve.status().applications["greeter"]
+        >>> overview.status.value, list(overview.deployments)
+        ('RUNNING', ['hello'])
+        >>> serve.delete("greeter")
     """
 
     status: ApplicationStatus

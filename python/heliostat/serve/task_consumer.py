@@ -53,6 +53,15 @@ def instantiate_adapter_from_config(
     Raises:
         TypeError: It does not name an adapter.
         RuntimeError: Its import path leads nowhere.
+
+    Returns:
+        The adapter.
+
+    Examples:
+        >>> from ray.serve.task_consumer import instantiate_adapter_from_config
+        >>> def shrink_all(queue, paths):  # the TaskProcessorConfig of the deployment
+        ...     adapter = instantiate_adapter_from_config(queue)
+        ...     return [adapter.enqueue_task_sync("shrink", args=[path]).id for path in paths]
     """
     return _adapter(task_processor_config, _CONCURRENCY_USUAL)
 
@@ -67,6 +76,24 @@ def task_consumer(*, task_processor_config: TaskProcessorConfig) -> Callable[[ty
 
     Returns:
         A decorator of the class.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.schema import CeleryAdapterConfig, TaskProcessorConfig
+        >>> from ray.serve.task_consumer import task_consumer, task_handler
+        >>> queue = TaskProcessorConfig(
+        ...     queue_name="pictures",
+        ...     adapter_config=CeleryAdapterConfig(
+        ...         broker_url="redis://broker:6379/0", backend_url="redis://broker:6379/1"
+        ...     ),
+        ... )
+        >>> @serve.deployment(max_ongoing_requests=4)
+        ... @task_consumer(task_processor_config=queue)
+        ... class Pictures:
+        ...     @task_handler(name="shrink")
+        ...     def shrink(self, path):
+        ...         return f"{path}.small"
+        >>> app = Pictures.bind()  # serve.run(app) consumes four tasks at a time
     """
 
     def decorate(cls: type) -> type:
@@ -110,6 +137,18 @@ def task_handler(_func: Callable[..., Any] | None = None, *, name: str | None = 
 
     Raises:
         ValueError: The name is empty.
+
+    Examples:
+        >>> from ray.serve.task_consumer import task_handler
+        >>> class Pictures:
+        ...     @task_handler  # the tasks named "shrink"
+        ...     def shrink(self, path):
+        ...         return f"{path}.small"
+        ...     @task_handler(name="pictures.turn")
+        ...     def turn(self, path, degrees=90):
+        ...         return f"{path}.{degrees}"
+        >>> Pictures().turn("a.png", degrees=180)  # it is called as any method
+        'a.png.180'
     """
     if name is not None and not name.strip():
         raise ValueError(f"Task name must be a non-empty string, got {name}")

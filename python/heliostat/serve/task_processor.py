@@ -52,6 +52,19 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
         TypeError: ``adapter_config`` is another.
         ValueError: ``app_custom_config`` has what the adapter decides itself.
         ImportError: Celery is not installed.
+
+    Examples:
+        >>> from ray.serve.schema import CeleryAdapterConfig, TaskProcessorConfig
+        >>> from ray.serve.task_processor import CeleryTaskProcessorAdapter
+        >>> queue = TaskProcessorConfig(
+        ...     queue_name="pictures",
+        ...     adapter=CeleryTaskProcessorAdapter,  # the default
+        ...     adapter_config=CeleryAdapterConfig(
+        ...         broker_url="redis://broker:6379/0", backend_url="redis://broker:6379/1"
+        ...     ),
+        ...     max_retries=5,
+        ...     failed_task_queue_name="pictures-failed",
+        ... )
     """
 
     def __init__(self, config: TaskProcessorConfig, *args: Any, **kwargs: Any) -> None:

@@ -78,6 +78,16 @@ class TaskiqAdapterConfig(BaseModel):  # type: ignore[misc] # without types
             ``_cluster``, all three with ``_sentinel``, ``rabbitmq``, ``nats`` or ``kafka``.
         broker_kwargs: Arguments of the broker's class, such as ``url``.
         result_backend_url: A Redis that keeps results. Default: there are none.
+
+    Examples:
+        >>> from ray.serve.taskiq_task_processor import TaskiqAdapterConfig
+        >>> broker = TaskiqAdapterConfig(
+        ...     broker_type="redis_stream",
+        ...     broker_kwargs={"url": "redis://broker:6379/0"},
+        ...     result_backend_url="redis://broker:6379/1",
+        ... )
+        >>> broker.broker_type
+        'redis_stream'
     """
 
     broker_type: str
@@ -130,6 +140,19 @@ class TaskiqTaskProcessorAdapter(TaskProcessorAdapter):
         TypeError: ``adapter_config`` is another.
         ValueError: There is no such broker, or it needs more arguments.
         ImportError: Taskiq or the broker's package is not installed.
+
+    Examples:
+        >>> from ray.serve.schema import TaskProcessorConfig
+        >>> from ray.serve.taskiq_task_processor import TaskiqAdapterConfig, TaskiqTaskProcessorAdapter
+        >>> queue = TaskProcessorConfig(
+        ...     queue_name="pictures",
+        ...     adapter=TaskiqTaskProcessorAdapter,
+        ...     adapter_config=TaskiqAdapterConfig(
+        ...         broker_type="redis_list", broker_kwargs={"url": "redis://broker:6379/0"}
+        ...     ),
+        ... )
+
+        ``@task_consumer(task_processor_config=queue)`` has a deployment consume it.
     """
 
     def __init__(self, config: TaskProcessorConfig, *args: Any, **kwargs: Any) -> None:

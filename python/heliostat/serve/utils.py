@@ -14,6 +14,17 @@ def get_trace_context() -> Any:
 
     Spans that begin in the code of a request are children of the request's anyway: this is for those that
     begin elsewhere, in a thread, say.
+
+    Returns:
+        A ``Context`` of OpenTelemetry, or ``None``.
+
+    Examples:
+        >>> from ray import serve
+        >>> def traced(tracer, work):  # in a thread that a request has started
+        ...     with tracer.start_as_current_span("work", context=serve.get_trace_context()):
+        ...         return work()
+        >>> serve.get_trace_context() is None  # no traces here
+        True
     """
     if tracing.tracer is None:
         return None

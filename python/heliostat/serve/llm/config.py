@@ -52,6 +52,17 @@ class LoraConfig(Strict):
         max_num_adapters_per_replica: How many a replica keeps.
         download_timeout_s: Seconds that a download may take.
         max_download_tries: How often it is tried.
+
+    Examples:
+        >>> from ray.serve.llm import LLMConfig, LoraConfig
+        >>> try:
+        ...     LLMConfig(
+        ...         model_loading_config={"model_id": "small", "model_source": "/models/small"},
+        ...         lora_config=LoraConfig(dynamic_lora_loading_path="s3://models/adapters"),
+        ...     )
+        ... except ValueError:
+        ...     print("merge the adapter into the model, and serve that")
+        merge the adapter into the model, and serve that
     """
 
     dynamic_lora_loading_path: str | None = None

@@ -46,6 +46,19 @@ class LLMServer:
 
     Args:
         llm_config: The model.
+
+    Examples:
+        >>> from ray.serve.llm import LLMConfig, LLMServer, build_llm_deployment
+        >>> class Polite(LLMServer):
+        ...     async def chat(self, request, *rest):
+        ...         request.messages.insert(0, {"role": "system", "content": "Be polite."})
+        ...         async for piece in super().chat(request, *rest):
+        ...             yield piece
+        >>> config = LLMConfig(
+        ...     model_loading_config={"model_id": "small", "model_source": "/models/small"},
+        ...     llm_engine="transformers",
+        ... )
+        >>> app = build_llm_deployment(config, deployment_cls=Polite)
     """
 
     async def __init__(self, llm_config: LLMConfig) -> None:  # type: ignore[misc] # Serve awaits it
@@ -314,6 +327,17 @@ def build_dp_deployment(
     Raises:
         ValueError: ``data_parallel_size`` is not a positive integer, or the ``deployment_config`` has
             ``num_replicas`` or ``autoscaling_config``.
+
+    Examples:
+        >>> from ray.serve.llm import LLMConfig, build_dp_deployment
+        >>> config = LLMConfig(
+        ...     model_loading_config={"model_id": "small", "model_source": "/models/small"},
+        ...     llm_engine="transformers",
+        ...     engine_kwargs={"data_parallel_size": 2},
+        ... )
+        >>> app = build_dp_deployment(config)  # two replicas
+
+        ``serve.run(app).options(stream=True).chat.remote(request)`` gives the pieces of an answer.
     """
     engine = dict(llm_config.engine_kwargs)
     size = engine.pop("data_parallel_size", 1)

@@ -37,6 +37,21 @@ class OpenAiIngress:
     Args:
         llm_deployments: Handles by the model's name.
         model_cards: What ``/v1/models`` says of each, by the model's name. Default: its name.
+
+    Examples:
+        >>> from ray.serve.llm import LLMConfig, OpenAiIngress, build_openai_app
+        >>> class Ingress(OpenAiIngress):
+        ...     async def models(self):
+        ...         found = await super().models()
+        ...         print(len(found.data), "models")
+        ...         return found
+        >>> config = LLMConfig(
+        ...     model_loading_config={"model_id": "small", "model_source": "/models/small"},
+        ...     llm_engine="transformers",
+        ... )
+        >>> app = build_openai_app(
+        ...     {"llm_configs": [config], "ingress_cls_config": {"ingress_cls": Ingress}}
+        ... )
     """
 
     def __init__(
@@ -271,6 +286,17 @@ def build_dp_openai_app(dp_serving_args: dict[str, Any]) -> Application:
 
     Raises:
         ValueError: Something in it cannot be.
+
+    Examples:
+        >>> from ray.serve.llm import LLMConfig, build_dp_openai_app
+        >>> config = LLMConfig(
+        ...     model_loading_config={"model_id": "small", "model_source": "/models/small"},
+        ...     llm_engine="transformers",
+        ...     engine_kwargs={"data_parallel_size": 2},
+        ... )
+        >>> app = build_dp_openai_app({"llm_config": config})
+
+        ``serve.run(app)`` answers at ``/v1/chat/completions``.
     """
     given = dict(dp_serving_args)
     if "llm_config" not in given:

@@ -115,6 +115,22 @@ def build_pd_openai_app(pd_serving_args: dict[str, Any] | PDServingArgs) -> Appl
 
     Raises:
         ValueError: Something in it cannot be.
+
+    Returns:
+        The application, for ``serve.run`` and import paths.
+
+    Examples:
+        >>> from ray.serve.llm import LLMConfig, build_pd_openai_app
+        >>> model = {"model_id": "small", "model_source": "/models/small"}
+        >>> def part(replicas):
+        ...     return LLMConfig(
+        ...         model_loading_config=model,
+        ...         llm_engine="transformers",
+        ...         deployment_config={"num_replicas": replicas},
+        ...     )
+        >>> app = build_pd_openai_app({"prefill_config": part(1), "decode_config": part(3)})
+
+        ``serve.run(app)`` answers at ``/v1/chat/completions``.
     """
     arguments = PDServingArgs.model_validate(pd_serving_args)
     prefill, decode = arguments.prefill_config, arguments.decode_config
