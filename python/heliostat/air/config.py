@@ -28,6 +28,16 @@ class FailureConfig(_Failure):
 
     Raises:
         ValueError: A limit below -1, or ``fail_fast`` with ``max_failures``.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.air.config import FailureConfig
+        >>> run = tune.RunConfig(failure_config=FailureConfig(max_failures=3))
+        >>> try:
+        ...     FailureConfig(max_failures=3, fail_fast=True)
+        ... except ValueError:
+        ...     print("one or the other")
+        one or the other
     """
 
     fail_fast: bool | str = False
@@ -47,6 +57,14 @@ class CheckpointConfig(_Checkpoint):
 
     Raises:
         ValueError: ``num_to_keep`` below 1, a negative frequency, or another order.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.air.config import CheckpointConfig
+        >>> config = CheckpointConfig(num_to_keep=2, checkpoint_frequency=10, checkpoint_at_end=True)
+        >>> run = tune.RunConfig(checkpoint_config=config)
+        >>> run.checkpoint_config.num_to_keep
+        2
     """
 
     checkpoint_frequency: int | str | None = 0

@@ -65,7 +65,22 @@ def report(
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """Return the checkpoint that the worker or the trial begins from, or reported last."""
+    """Return the checkpoint that the worker or the trial begins from, or reported last.
+
+    Returns:
+        The checkpoint; ``None`` when there is none yet.
+
+    Raises:
+        RuntimeError: Not called in a training function or a trial.
+
+    Examples:
+        >>> from ray.air import session
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     return "anew" if session.get_checkpoint() is None else "from the checkpoint"
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit().return_value
+        'anew'
+    """
     trial = _trial()
     found: Checkpoint | None = (trial or train_context).get_checkpoint()
     return found
@@ -77,43 +92,139 @@ def get_context() -> Any:
 
 
 def get_experiment_name() -> str:
-    """Return the name of the run."""
+    """Return the name of the run.
+
+    Raises:
+        RuntimeError: Not called in a training function or a trial.
+
+    Examples:
+        >>> from ray.air import session
+        >>> from ray.train import DataParallelTrainer, RunConfig, ScalingConfig
+        >>> DataParallelTrainer(
+        ...     session.get_experiment_name,
+        ...     scaling_config=ScalingConfig(num_workers=0),  # in this process
+        ...     run_config=RunConfig(name="named"),
+        ... ).fit().return_value
+        'named'
+    """
     name: str = get_context().get_experiment_name()
     return name
 
 
 def get_world_size() -> int:
-    """Return the number of workers."""
+    """Return the number of workers.
+
+    Raises:
+        RuntimeError: Not called in a training function or a trial.
+
+    Examples:
+        >>> from ray.air import session
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     return 64 // session.get_world_size()  # rows of a batch for each
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit().return_value
+        64
+    """
     found: int = get_context().get_world_size()
     return found
 
 
 def get_world_rank() -> int:
-    """Return this worker's number, from 0."""
+    """Return this worker's number, from 0.
+
+    Raises:
+        RuntimeError: Not called in a training function or a trial.
+
+    Examples:
+        >>> from ray.air import session
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     if session.get_world_rank() == 0:
+        ...         print("the first worker says so, once")
+        >>> _ = DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit()
+        the first worker says so, once
+    """
     found: int = get_context().get_world_rank()
     return found
 
 
 def get_local_rank() -> int:
-    """Return this worker's number among those on its node."""
+    """Return this worker's number among those on its node.
+
+    Returns:
+        The number, from 0.
+
+    Raises:
+        RuntimeError: Not called in a training function or a trial.
+
+    Examples:
+        >>> from ray.air import session
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     return f"cuda:{session.get_local_rank()}"
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit().return_value
+        'cuda:0'
+    """
     found: int = get_context().get_local_rank()
     return found
 
 
 def get_local_world_size() -> int:
-    """Return the number of workers on this node."""
+    """Return the number of workers on this node.
+
+    Raises:
+        RuntimeError: Not called in a training function or a trial.
+
+    Examples:
+        >>> from ray.air import session
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     return 8 // session.get_local_world_size()  # threads for each
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit().return_value
+        8
+    """
     found: int = get_context().get_local_world_size()
     return found
 
 
 def get_node_rank() -> int:
-    """Return this node's number among those of the run."""
+    """Return this node's number among those of the run.
+
+    Returns:
+        The number, from 0.
+
+    Raises:
+        RuntimeError: Not called in a training function or a trial.
+
+    Examples:
+        >>> from ray.air import session
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     return session.get_node_rank() == 0 and session.get_local_rank() == 0
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit().return_value
+        True
+    """
     found: int = get_context().get_node_rank()
     return found
 
 
 def get_storage() -> Storage | None:
-    """Return where the run keeps its files."""
+    """Return where the run keeps its files.
+
+    Returns:
+        The storage of a training run; ``None`` in a worker that has none.
+
+    Raises:
+        RuntimeError: Not called in a training function or a trial.
+
+    Examples:
+        >>> from ray.air import session
+        >>> from ray.train import DataParallelTrainer, RunConfig, ScalingConfig
+        >>> def work():
+        ...     return session.get_storage() is not None
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=1)).fit().return_value
+        True
+    """
     found: Storage | None = get_context().get_storage()
     return found
 

@@ -21,6 +21,14 @@ class DriverInfo(BaseModel):
         id: The driver's job.
         node_ip_address: The address of its node.
         pid: Its process, as text.
+
+    Examples:
+        >>> from ray.job_submission import DriverInfo
+        >>> def place(client, submission_id):  # a JobSubmissionClient
+        ...     driver = client.get_job_info(submission_id).driver_info  # None before it has begun
+        ...     return driver and (driver.node_ip_address, driver.pid)
+        >>> DriverInfo(id="01000000", node_ip_address="192.0.2.1", pid="4321").pid
+        '4321'
     """
 
     id: str
@@ -47,6 +55,15 @@ class JobDetails(BaseModel):
         driver_agent_http_address: Where its node answers, for Ray's tools.
         driver_node_id: The node that runs it.
         driver_exit_code: The command's exit code; negative for a signal.
+
+    Examples:
+        >>> from ray.job_submission import JobDetails
+        >>> def failures(client):  # a JobSubmissionClient
+        ...     failed = [job for job in client.list_jobs() if job.status == "FAILED"]
+        ...     return {job.submission_id: job.message for job in failed}
+        >>> job = JobDetails(type="SUBMISSION", status="RUNNING", entrypoint="python train.py")
+        >>> job.status.is_terminal()
+        False
     """
 
     type: JobType

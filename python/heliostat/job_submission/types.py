@@ -48,7 +48,15 @@ class JobStatus(str, Enum):
 
 
 class JobErrorType(str, Enum):
-    """Why a job failed."""
+    """Why a job failed.
+
+    Examples:
+        >>> from ray.job_submission import JobErrorType
+        >>> def should_try_again(job):  # a JobDetails that has failed
+        ...     return job.error_type != JobErrorType.JOB_ENTRYPOINT_COMMAND_ERROR
+        >>> JobErrorType("RUNTIME_ENV_SETUP_FAILURE").name
+        'RUNTIME_ENV_SETUP_FAILURE'
+    """
 
     RUNTIME_ENV_SETUP_FAILURE = "RUNTIME_ENV_SETUP_FAILURE"
     JOB_SUPERVISOR_ACTOR_START_TIMEOUT = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
@@ -102,6 +110,14 @@ class DriverInfo(_Told):
         id: The driver's job.
         node_ip_address: The address of its node.
         pid: Its process, as text.
+
+    Examples:
+        >>> from ray.job_submission import DriverInfo
+        >>> def place(client, submission_id):  # a JobSubmissionClient
+        ...     driver = client.get_job_info(submission_id).driver_info  # None before it has begun
+        ...     return driver and (driver.node_ip_address, driver.pid)
+        >>> DriverInfo(id="01000000", node_ip_address="192.0.2.1", pid="4321").pid
+        '4321'
     """
 
     id: str
@@ -129,6 +145,15 @@ class JobDetails(_Told):
         driver_agent_http_address: Where its node answers, for Ray's tools.
         driver_node_id: The node that runs it.
         driver_exit_code: The command's exit code; negative for a signal.
+
+    Examples:
+        >>> from ray.job_submission import JobDetails
+        >>> def failures(client):  # a JobSubmissionClient
+        ...     failed = [job for job in client.list_jobs() if job.status == "FAILED"]
+        ...     return {job.submission_id: job.message for job in failed}
+        >>> job = JobDetails(type="SUBMISSION", status="RUNNING", entrypoint="python train.py")
+        >>> job.status.is_terminal()
+        False
     """
 
     type: JobType
@@ -174,6 +199,14 @@ class JobInfo(_Told):
         driver_agent_http_address: Where its node answers, for Ray's tools.
         driver_node_id: The node that runs it.
         driver_exit_code: The command's exit code; negative for a signal.
+
+    Examples:
+        >>> from ray.job_submission import JobInfo
+        >>> job = JobInfo(status="FAILED", entrypoint="python train.py", driver_exit_code=1)
+        >>> job.status.is_terminal(), job.to_json()["status"]
+        (True, 'FAILED')
+        >>> JobInfo.from_json(job.to_json()) == job
+        True
     """
 
     status: JobStatus

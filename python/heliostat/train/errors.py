@@ -49,6 +49,16 @@ class ControllerError(TrainingFailedError):
 
     Attributes:
         controller_failure: The exception that ended the run.
+
+    Examples:
+        >>> from ray.train import ControllerError, DataParallelTrainer
+        >>> def fit(trainer):
+        ...     try:
+        ...         return trainer.fit()
+        ...     except ControllerError as error:
+        ...         raise SystemExit(f"not the workers' fault: {error.controller_failure}") from error
+        >>> ControllerError(OSError("the disk is full"))
+        ControllerError('OSError: the disk is full')
     """
 
     def __init__(self, controller_failure: Exception) -> None:
@@ -60,11 +70,35 @@ class ControllerError(TrainingFailedError):
 
 
 class WorkerDiedError(Exception):
-    """A worker's process ended while its training function was running."""
+    """A worker's process ended while its training function was running.
+
+    Examples:
+        >>> from ray.train import WorkerDiedError, WorkerGroupError
+        >>> def fit(trainer):
+        ...     try:
+        ...         return trainer.fit()
+        ...     except WorkerGroupError as error:
+        ...         for rank, failure in error.worker_failures.items():
+        ...             if isinstance(failure, WorkerDiedError):
+        ...                 print("the process of rank", rank, "has ended:", failure)
+        ...         raise
+    """
 
 
 class MissingRankError(Exception):
-    """Some ranks never joined a call that all ranks have to make. The text names them."""
+    """Some ranks never joined a call that all ranks have to make. The text names them.
+
+    Examples:
+        >>> from ray.train import MissingRankError, WorkerGroupError
+        >>> def fit(trainer):
+        ...     try:
+        ...         return trainer.fit()
+        ...     except WorkerGroupError as error:
+        ...         for rank, failure in error.worker_failures.items():
+        ...             if isinstance(failure, MissingRankError):
+        ...                 print("rank", rank, "waited:", failure)  # the text names the missing ranks
+        ...         raise
+    """
 
 
 class CheckpointMismatchError(ValueError):
@@ -76,7 +110,18 @@ class DamagedCheckpointError(RuntimeError):
 
 
 class WorkerStartError(Exception):
-    """The workers could not be started. The text says which resource is missing where."""
+    """The workers could not be started. The text says which resource is missing where.
+
+    Examples:
+        >>> from ray.train import TrainingFailedError, WorkerStartError
+        >>> def fit(trainer):
+        ...     try:
+        ...         return trainer.fit()
+        ...     except TrainingFailedError as error:
+        ...         if isinstance(error.__cause__, WorkerStartError):
+        ...             print("no room:", error.__cause__)  # such as GPUs that no node has
+        ...         raise
+    """
 
 
 class RemoteTraceback(Exception):

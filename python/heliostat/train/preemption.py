@@ -47,6 +47,16 @@ class PreemptionError(TrainingFailedError):
     Attributes:
         preemption_info: The nodes and ranks of the last time.
         drain_timed_out: The workers were ended, since the time was over; False: they died with the node.
+
+    Examples:
+        >>> from ray.train import FailureConfig, PreemptionError, RunConfig
+        >>> config = RunConfig(failure_config=FailureConfig(max_preemption_failures=5))
+        >>> def fit(trainer):
+        ...     try:
+        ...         return trainer.fit()
+        ...     except PreemptionError as error:
+        ...         print("lost with its nodes:", error.preemption_info.preempted_ranks)
+        ...         raise
     """
 
     def __init__(self, preemption_info: PreemptionInfo, drain_timed_out: bool = False) -> None:
@@ -59,7 +69,13 @@ class PreemptionError(TrainingFailedError):
 
 
 class NCCLHangError(WorkerGroupError):
-    """NCCL's own service has found ranks that hang. Never raised here: see ``MissingRankError``."""
+    """NCCL's own service has found ranks that hang. Never raised here: see ``MissingRankError``.
+
+    Examples:
+        >>> from ray.train import NCCLHangError, WorkerGroupError
+        >>> issubclass(NCCLHangError, WorkerGroupError)  # which catches ranks that hang, too
+        True
+    """
 
 
 def get_preemption_info() -> PreemptionInfo | None:
@@ -81,6 +97,17 @@ def get_preemption_info() -> PreemptionInfo | None:
 
     Raises:
         RuntimeError: Not called in a training function.
+
+    Examples:
+        >>> from ray import train
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     for step in range(3):
+        ...         if train.get_preemption_info() is not None:
+        ...             ...  # save a checkpoint and report it
+        ...     return step
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit().return_value
+        2
     """
     found: PreemptionInfo | None = current_session("get_preemption_info").meet(PREEMPTION, None)
     return found

@@ -64,7 +64,19 @@ class CheckpointConsistencyMode(Enum):
 
 
 class ReportedCheckpointStatus(Enum):
-    """How far a reported checkpoint has come."""
+    """How far a reported checkpoint has come.
+
+    Examples:
+        >>> import tempfile
+        >>> from ray import train
+        >>> from ray.train import Checkpoint, DataParallelTrainer, ReportedCheckpointStatus, ScalingConfig
+        >>> def work():
+        ...     train.report({"loss": 1.0}, checkpoint=Checkpoint.from_directory(tempfile.mkdtemp()))
+        ...     reported = train.get_all_reported_checkpoints()[0]
+        ...     return reported.status is ReportedCheckpointStatus.COMMITTED
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit().return_value
+        True
+    """
 
     COMMITTED = "COMMITTED"
     PENDING_VALIDATION = "PENDING_VALIDATION"
@@ -81,6 +93,18 @@ class ReportedCheckpoint:
         checkpoint: The checkpoint.
         metrics: The metrics of rank 0.
         status: Whether it is complete. Default: it is.
+
+    Examples:
+        >>> import tempfile
+        >>> from ray import train
+        >>> from ray.train import Checkpoint, DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     for epoch in range(2):
+        ...         checkpoint = Checkpoint.from_directory(tempfile.mkdtemp())
+        ...         train.report({"epoch": epoch}, checkpoint=checkpoint)
+        ...     return [reported.metrics["epoch"] for reported in train.get_all_reported_checkpoints()]
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit().return_value
+        [0, 1]
     """
 
     checkpoint: Checkpoint

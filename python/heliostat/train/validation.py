@@ -13,7 +13,18 @@ if TYPE_CHECKING:
 
 
 class ValidationFn(Protocol):
-    """A function that takes a checkpoint, and returns metrics which are added to its own."""
+    """A function that takes a checkpoint, and returns metrics which are added to its own.
+
+    Examples:
+        >>> from ray.train import DataParallelTrainer, ValidationConfig
+        >>> def accuracy(checkpoint, rows=100):  # a ValidationFn
+        ...     with checkpoint.as_directory() as folder:
+        ...         ...  # load the model, and look at so many rows
+        ...     return {"accuracy": 0.9}
+        >>> def work():
+        ...     ...  # train.report(metrics, checkpoint=checkpoint, validation=True)
+        >>> trainer = DataParallelTrainer(work, validation_config=ValidationConfig(fn=accuracy))
+    """
 
     def __call__(self, checkpoint: Checkpoint, **kwargs: Any) -> dict[str, Any]:
         """Validate a checkpoint.

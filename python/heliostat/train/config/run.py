@@ -198,6 +198,14 @@ class SyncConfig:
         sync_timeout: Seconds that one may take.
         sync_artifacts: Upload what else lies in the folder of a worker.
         sync_artifacts_on_checkpoint: The same with each checkpoint.
+
+    Examples:
+        >>> from ray.train import RunConfig, SyncConfig
+        >>> try:
+        ...     RunConfig(sync_config=SyncConfig(sync_period=60))
+        ... except DeprecationWarning:
+        ...     print("checkpoints go into the storage when they are reported")
+        checkpoints go into the storage when they are reported
     """
 
     sync_period: int = 300

@@ -31,6 +31,20 @@ class JaxConfig(BackendConfig):
 
     Raises:
         ValueError: ``use_tpu``.
+
+    Examples:
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.jax import JaxConfig, JaxTrainer
+        >>> def work():
+        ...     import jax
+        ...     return jax.device_count()
+        >>> def main():  # the driver needs jax, too
+        ...     trainer = JaxTrainer(
+        ...         work,
+        ...         jax_config=JaxConfig(use_gpu=True),
+        ...         scaling_config=ScalingConfig(num_workers=2, use_gpu=True),
+        ...     )
+        ...     return trainer.fit().return_value
     """
 
     use_tpu: bool = False

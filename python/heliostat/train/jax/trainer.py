@@ -22,6 +22,19 @@ class JaxTrainer(DataParallelTrainer):
 
     Args:
         jax_config: Which devices. Default: what ``scaling_config`` says.
+
+    Examples:
+        >>> from ray import train
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.jax import JaxTrainer
+        >>> def work(config):
+        ...     import jax
+        ...     train.report({"devices": jax.device_count(), "of this worker": jax.local_device_count()})
+        >>> def main():  # the driver needs jax, too
+        ...     trainer = JaxTrainer(
+        ...         work, train_loop_config={"steps": 10}, scaling_config=ScalingConfig(num_workers=2)
+        ...     )
+        ...     return trainer.fit().metrics
     """
 
     def __init__(

@@ -66,6 +66,17 @@ def get_network_params() -> dict[str, Any]:
     """Return LightGBM's ``num_machines``, ``local_listen_port`` and ``machines`` for this worker.
 
     Outside of the training function of a ``LightGBMTrainer``: a warning, and an empty dict.
+
+    Returns:
+        The parameters, to be added to those of ``lightgbm.train``.
+
+    Examples:
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.lightgbm import LightGBMTrainer, get_network_params
+        >>> def work():
+        ...     parameters = {"objective": "regression", "tree_learner": "data", **get_network_params()}
+        ...     ...  # lightgbm.train(parameters, lightgbm.Dataset(...))
+        >>> trainer = LightGBMTrainer(work, scaling_config=ScalingConfig(num_workers=2))
     """
     if not _network:
         logger.warning(

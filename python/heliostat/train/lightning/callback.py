@@ -21,6 +21,19 @@ class RayTrainReportCallback(pl.callbacks.Callback):  # type: ignore[misc] # wit
     Args:
         checkpoint_upload_mode: See ``heliostat.train.CheckpointUploadMode``. Default SYNC.
         validation: See ``heliostat.train.report``. Default False.
+
+    Examples:
+        >>> import lightning
+        >>> from ray.train.lightning import RayTrainReportCallback
+        >>> def make_trainer():
+        ...     return lightning.Trainer(
+        ...         max_epochs=2,
+        ...         callbacks=[RayTrainReportCallback()],
+        ...         enable_checkpointing=False,  # the callback saves
+        ...     )
+
+        Of the result of ``fit()``, ``result.checkpoint`` has the file ``checkpoint.ckpt``:
+        ``Model.load_from_checkpoint(f"{folder}/{RayTrainReportCallback.CHECKPOINT_NAME}")``.
     """
 
     CHECKPOINT_NAME = "checkpoint.ckpt"

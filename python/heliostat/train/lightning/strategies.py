@@ -50,7 +50,24 @@ class RayDDPStrategy(_OnWorker, strategies.DDPStrategy):  # type: ignore[misc] #
 
 
 class RayFSDPStrategy(_OnWorker, strategies.FSDPStrategy):  # type: ignore[misc] # without types
-    """Lightning's FSDP; takes the same arguments. Runs on CPUs, too."""
+    """Lightning's FSDP; takes the same arguments. Runs on CPUs, too.
+
+    Examples:
+        >>> import lightning
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.lightning import RayFSDPStrategy, RayLightningEnvironment, prepare_trainer
+        >>> from ray.train.torch import TorchTrainer
+        >>> def work():
+        ...     trainer = lightning.Trainer(
+        ...         max_epochs=1,
+        ...         devices="auto",
+        ...         strategy=RayFSDPStrategy(sharding_strategy="FULL_SHARD"),
+        ...         plugins=[RayLightningEnvironment()],
+        ...     )
+        ...     trainer = prepare_trainer(trainer)
+        ...     ...  # trainer.fit(model, loader)
+        >>> trainer = TorchTrainer(work, scaling_config=ScalingConfig(num_workers=2))
+    """
 
     def _setup_model(self, model: Any) -> Any:
         if self.root_device.type != "cpu":
@@ -85,4 +102,22 @@ class _device_id_for_cpu:
 
 
 class RayDeepSpeedStrategy(_OnWorker, strategies.DeepSpeedStrategy):  # type: ignore[misc] # without types
-    """Lightning's DeepSpeed; takes the same arguments."""
+    """Lightning's DeepSpeed; takes the same arguments.
+
+    Examples:
+        >>> import lightning
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.lightning import RayDeepSpeedStrategy, RayLightningEnvironment, prepare_trainer
+        >>> from ray.train.torch import TorchTrainer
+        >>> def work():
+        ...     trainer = lightning.Trainer(
+        ...         max_epochs=1,
+        ...         devices="auto",
+        ...         precision="bf16-mixed",
+        ...         strategy=RayDeepSpeedStrategy(stage=3),
+        ...         plugins=[RayLightningEnvironment()],
+        ...     )
+        ...     trainer = prepare_trainer(trainer)
+        ...     ...  # trainer.fit(model, loader)
+        >>> trainer = TorchTrainer(work, scaling_config=ScalingConfig(num_workers=2, use_gpu=True))
+    """

@@ -15,6 +15,14 @@ class TensorflowCheckpoint(FrameworkCheckpoint):
     """A checkpoint that holds a model of Keras.
 
     Nothing needs it: ``model.save`` into a folder and ``Checkpoint.from_directory`` do the same.
+
+    Examples:
+        >>> from ray import train
+        >>> from ray.train.tensorflow import TensorflowCheckpoint
+        >>> def report(model, loss):  # in a training function
+        ...     train.report({"loss": loss}, checkpoint=TensorflowCheckpoint.from_model(model))
+        >>> def load(result):
+        ...     return TensorflowCheckpoint(result.checkpoint.path).get_model()
     """
 
     MODEL_FILENAME = "model.keras"

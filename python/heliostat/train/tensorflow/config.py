@@ -22,6 +22,18 @@ class TensorflowConfig(BackendConfig):
 
     Every worker's ``TF_CONFIG`` names the addresses of all workers, in the order of their ranks, and its own
     place among them (https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable).
+
+    Examples:
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.tensorflow import TensorflowConfig, TensorflowTrainer
+        >>> def work():
+        ...     import tensorflow as tf
+        ...     strategy = tf.distribute.MultiWorkerMirroredStrategy()  # reads TF_CONFIG
+        >>> trainer = TensorflowTrainer(
+        ...     work,
+        ...     tensorflow_config=TensorflowConfig(),
+        ...     scaling_config=ScalingConfig(num_workers=2),
+        ... )
     """
 
     @property

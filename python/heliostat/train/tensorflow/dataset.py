@@ -18,6 +18,20 @@ def prepare_dataset_shard(tf_dataset_shard: Any) -> Any:
 
     Raises:
         ImportError: TensorFlow is not installed.
+
+    Examples:
+        >>> import ray.data
+        >>> from ray import train
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.tensorflow import TensorflowTrainer, prepare_dataset_shard
+        >>> def work():
+        ...     shard = train.get_dataset_shard("train").to_tf("x", "y", batch_size=32)
+        ...     shard = prepare_dataset_shard(shard)
+        ...     ...  # model.fit(shard)
+        >>> dataset = ray.data.from_items([{"x": float(i), "y": 2.0 * i} for i in range(64)])
+        >>> trainer = TensorflowTrainer(
+        ...     work, scaling_config=ScalingConfig(num_workers=2), datasets={"train": dataset}
+        ... )
     """
     tf = required("tensorflow", "prepare_dataset_shard")
     options = tf.data.Options()

@@ -23,6 +23,19 @@ class TensorflowTrainer(DataParallelTrainer):
 
     Args:
         tensorflow_config: How the workers are connected. Default: ``TensorflowConfig()``.
+
+    Examples:
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.tensorflow import TensorflowTrainer
+        >>> def work(config):
+        ...     import tensorflow as tf
+        ...     import tf_keras as keras
+        ...     with tf.distribute.MultiWorkerMirroredStrategy().scope():
+        ...         model = keras.Sequential([keras.layers.Dense(1)])
+        ...         model.compile(optimizer=keras.optimizers.SGD(config["lr"]), loss="mse")
+        >>> trainer = TensorflowTrainer(
+        ...     work, train_loop_config={"lr": 0.1}, scaling_config=ScalingConfig(num_workers=2)
+        ... )
     """
 
     def __init__(

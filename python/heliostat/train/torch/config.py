@@ -186,6 +186,18 @@ class TorchftConfig(TorchConfig):
     Raises:
         ImportError: torchft is not installed, when training begins.
         ValueError: ``lighthouse_kwargs`` is not a dict.
+
+    Examples:
+        >>> from ray.train import FailureConfig, RunConfig, ScalingConfig
+        >>> from ray.train.torch import TorchftConfig, TorchTrainer
+        >>> def work():
+        ...     ...  # torchft.Manager finds the lighthouse by TORCHFT_LIGHTHOUSE
+        >>> trainer = TorchTrainer(
+        ...     work,
+        ...     torch_config=TorchftConfig(lighthouse_kwargs={"min_replicas": 1}, backend="gloo"),
+        ...     scaling_config=ScalingConfig(num_workers=2),
+        ...     run_config=RunConfig(failure_config=FailureConfig(max_failures=3)),
+        ... )
     """
 
     def __init__(self, lighthouse_kwargs: dict[str, Any], **kwargs: Any) -> None:

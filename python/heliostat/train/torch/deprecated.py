@@ -20,6 +20,16 @@ def accelerate(amp: bool = False) -> NoReturn:
 
     Raises:
         DeprecationWarning: Always.
+
+    Examples:
+        >>> import torch
+        >>> from ray.train.torch import accelerate
+        >>> try:
+        ...     accelerate(amp=True)
+        ... except DeprecationWarning:
+        ...     with torch.autocast("cpu", dtype=torch.bfloat16):
+        ...         print((torch.ones(2, 2) @ torch.ones(2, 2)).dtype)
+        torch.bfloat16
     """
     _refuse("accelerate", "Use torch.autocast and torch.amp.GradScaler in the training function.")
 
@@ -32,6 +42,16 @@ def prepare_optimizer(optimizer: Any) -> NoReturn:
 
     Raises:
         DeprecationWarning: Always.
+
+    Examples:
+        >>> import torch
+        >>> from ray.train.torch import prepare_optimizer
+        >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)
+        >>> try:
+        ...     optimizer = prepare_optimizer(optimizer)
+        ... except DeprecationWarning:
+        ...     print("leave the line out")
+        leave the line out
     """
     _refuse("prepare_optimizer", "Use the optimizer as it is.")
 
@@ -44,5 +64,14 @@ def backward(tensor: Any) -> NoReturn:
 
     Raises:
         DeprecationWarning: Always.
+
+    Examples:
+        >>> import torch
+        >>> from ray.train.torch import backward
+        >>> loss = torch.ones(1, requires_grad=True).sum()
+        >>> try:
+        ...     backward(loss)
+        ... except DeprecationWarning:
+        ...     loss.backward()
     """
     _refuse("backward", "Call `loss.backward()`.")

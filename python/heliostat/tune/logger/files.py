@@ -88,6 +88,20 @@ class CSVLoggerCallback(MadeTogether):
 
     Nested names are joined by "/". The first report decides on the columns: names that come later are
     left out. The configuration is in params.json.
+
+    Examples:
+        >>> import pathlib
+        >>> from ray import tune
+        >>> from ray.tune.logger import CSVLoggerCallback
+        >>> def objective(config):
+        ...     tune.report({"loss": config["x"]})
+        >>> result = tune.Tuner(
+        ...     objective,
+        ...     param_space={"x": 2},
+        ...     run_config=tune.RunConfig(callbacks=[CSVLoggerCallback()], verbose=0),
+        ... ).fit()[0]
+        >>> "loss" in pathlib.Path(result.path, "progress.csv").read_text().splitlines()[0].split(",")
+        True
     """
 
     _runs_beside = True
@@ -167,6 +181,20 @@ class JsonLoggerCallback(ResultFiles):
     """Writes result.json, params.json and params.pkl into the trial's folder.
 
     Searches always write these: programs that pass it to one get the same files once.
+
+    Examples:
+        >>> import json, pathlib
+        >>> from ray import tune
+        >>> from ray.tune.logger import JsonLoggerCallback
+        >>> def objective(config):
+        ...     tune.report({"loss": config["x"]})
+        >>> result = tune.Tuner(
+        ...     objective,
+        ...     param_space={"x": 2},
+        ...     run_config=tune.RunConfig(callbacks=[JsonLoggerCallback()], verbose=0),
+        ... ).fit()[0]
+        >>> json.loads(pathlib.Path(result.path, "params.json").read_text())
+        {'x': 2}
     """
 
     _runs_beside = True

@@ -29,6 +29,13 @@ class TBXLoggerCallback(MadeTogether):
 
     Raises:
         ImportError: Neither tensorboardX nor torch's TensorBoard is installed.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.tune.logger import TBXLoggerCallback
+        >>> def search(objective):  # then `tensorboard --logdir` of the search's folder
+        ...     run_config = tune.RunConfig(name="mine", callbacks=[TBXLoggerCallback()])
+        ...     return tune.Tuner(objective, run_config=run_config).fit()
     """
 
     _runs_beside = True

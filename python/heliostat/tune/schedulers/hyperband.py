@@ -244,6 +244,17 @@ class HyperBandForBOHB(HyperBandScheduler):
     """HyperBand as BOHB needs it: large brackets first, and the budget of each milestone in results.
 
     Use it with ``TuneBOHB``, which learns from the results at milestones.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.tune.schedulers import HyperBandForBOHB
+        >>> scheduler = HyperBandForBOHB(time_attr="training_iteration", max_t=27)
+        >>> def search(objective, space):
+        ...     from ray.tune.search.bohb import TuneBOHB
+        ...     config = tune.TuneConfig(
+        ...         metric="loss", mode="min", scheduler=scheduler, search_alg=TuneBOHB(), num_samples=20
+        ...     )
+        ...     return tune.Tuner(objective, param_space=space, tune_config=config).fit()
     """
 
     def _halvings_of(self, place: int) -> int:

@@ -329,6 +329,18 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
 
     Raises:
         ValueError: There is no such file, or it is not a policy.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.tune.schedulers import PopulationBasedTrainingReplay
+        >>> def again(objective, folder, trial_id):  # of a search that ran PopulationBasedTraining
+        ...     replay = PopulationBasedTrainingReplay(f"{folder}/pbt_policy_{trial_id}.txt")
+        ...     return tune.Tuner(objective, tune_config=tune.TuneConfig(scheduler=replay)).fit()
+        >>> try:
+        ...     PopulationBasedTrainingReplay("no/such/policy.txt")
+        ... except ValueError:
+        ...     print("there is no such policy")
+        there is no such policy
     """
 
     def __init__(self, policy_file: str) -> None:

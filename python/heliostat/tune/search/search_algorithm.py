@@ -23,6 +23,12 @@ class SearchAlgorithm:
 
     ``tune.TuneConfig(search_alg=)`` takes the two that are here, ``BasicVariantGenerator`` and
     ``SearchGenerator``, and any ``Searcher``.
+
+    Examples:
+        >>> from ray.tune.search import SearchAlgorithm
+        >>> from ray.tune.search.basic_variant import BasicVariantGenerator
+        >>> isinstance(BasicVariantGenerator(max_concurrent=2), SearchAlgorithm)
+        True
     """
 
     # A file of Ray's name, of one session.

@@ -24,6 +24,26 @@ class SearchGenerator(SearchAlgorithm):
 
     Raises:
         ValueError: ``searcher`` is not a ``Searcher``.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.tune.search import Searcher, SearchGenerator
+        >>> class Down(Searcher):
+        ...     def __init__(self):
+        ...         super().__init__(metric="loss", mode="min")
+        ...         self.x = 3
+        ...     def suggest(self, trial_id):
+        ...         self.x -= 1
+        ...         return {"x": self.x}
+        ...     def on_trial_complete(self, trial_id, result=None, error=False):
+        ...         pass
+        >>> config = tune.TuneConfig(search_alg=SearchGenerator(Down()), num_samples=2)
+        >>> def objective(config):
+        ...     tune.report({"loss": config["x"]})
+        >>> run = tune.RunConfig(verbose=0)
+        >>> results = tune.Tuner(objective, tune_config=config, run_config=run).fit()
+        >>> results.get_best_result("loss", "min").config
+        {'x': 1}
     """
 
     def __init__(self, searcher: Searcher) -> None:

@@ -24,6 +24,20 @@ class FunctionTrainable(Trainable):
 
     ``save`` copies what the function reported last as a checkpoint, and ``restore`` lets the function begin
     with that as its ``tune.get_checkpoint()``.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.tune.trainable import FunctionTrainable, wrap_function
+        >>> def objective(config):
+        ...     for step in range(2):
+        ...         tune.report({"loss": config["x"] - step})
+        >>> kind = wrap_function(objective)
+        >>> issubclass(kind, FunctionTrainable)
+        True
+        >>> trainable = kind({"x": 5})
+        >>> [trainable.train()["loss"] for _ in range(2)]
+        [5, 4]
+        >>> trainable.stop()
     """
 
     # Set by wrap_function; a tuner runs it without this class.

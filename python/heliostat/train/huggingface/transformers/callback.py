@@ -21,6 +21,20 @@ class RayTrainReportCallback(_transformers.TrainerCallback):  # type: ignore[mis
 
     The saved folder lies below ``checkpoint`` in the reported checkpoint. Set ``save_strategy``,
     and the same for evaluation and logging, in ``TrainingArguments``.
+
+    Examples:
+        >>> from ray.train.huggingface.transformers import RayTrainReportCallback
+        >>> def work():
+        ...     import transformers
+        ...     args = transformers.TrainingArguments(
+        ...         output_dir="out", save_strategy="epoch", logging_strategy="epoch"
+        ...     )
+        ...     model = transformers.AutoModelForSequenceClassification.from_pretrained("my/model")
+        ...     trainer = transformers.Trainer(model=model, args=args)
+        ...     trainer.add_callback(RayTrainReportCallback())
+        ...     trainer.train()
+        >>> RayTrainReportCallback.CHECKPOINT_NAME  # the model is in this folder of the checkpoint
+        'checkpoint'
     """
 
     CHECKPOINT_NAME = "checkpoint"

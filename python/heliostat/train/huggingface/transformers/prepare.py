@@ -16,6 +16,20 @@ def prepare_trainer(trainer: Any) -> Any:
 
     Returns:
         The same trainer.
+
+    Examples:
+        >>> import ray.data
+        >>> from ray import train
+        >>> from ray.train.huggingface.transformers import prepare_trainer
+        >>> from ray.train.torch import TorchTrainer
+        >>> def work():
+        ...     import transformers
+        ...     rows = train.get_dataset_shard("train").iter_torch_batches(batch_size=8)
+        ...     args = transformers.TrainingArguments(output_dir="out", max_steps=100)
+        ...     model = transformers.AutoModelForSequenceClassification.from_pretrained("my/model")
+        ...     trainer = transformers.Trainer(model=model, args=args, train_dataset=rows)
+        ...     prepare_trainer(trainer).train()
+        >>> trainer = TorchTrainer(work, datasets={"train": ray.data.range(100)})
     """
     for name in ("train_dataset", "eval_dataset"):
         dataset = getattr(trainer, name, None)

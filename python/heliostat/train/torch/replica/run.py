@@ -32,6 +32,25 @@ class FaultTolerantRun:
         objects: What a newcomer needs, by name.
         step: Steps that the run has taken; the number of the step that is being taken.
         epoch: The epoch of ``batches``, from 0.
+
+    Examples:
+        >>> import torch
+        >>> from ray import train
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.torch import FaultTolerantConfig, TorchTrainer, fault_tolerant
+        >>> def work():
+        ...     model = torch.nn.Linear(1, 1)
+        ...     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        ...     run = fault_tolerant(model=model, optimizer=optimizer)
+        ...     for step in run.steps(1000):
+        ...         x = torch.rand(32, 1) + run.index  # each group its own rows
+        ...         optimizer.zero_grad()
+        ...         (model(x) - 2 * x).square().mean().backward()
+        ...         optimizer.step()
+        ...     train.report({"steps": run.step, "groups": run.count})
+        >>> trainer = TorchTrainer(
+        ...     work, torch_config=FaultTolerantConfig(), scaling_config=ScalingConfig(num_workers=2)
+        ... )
     """
 
     def __init__(self, session: WorkerSession, objects: dict[str, Any]) -> None:

@@ -28,6 +28,16 @@ def load_checkpoint(checkpoint: Checkpoint, **objects: Any) -> dict[str, Any]:
     Raises:
         CheckpointMismatchError: The objects are not like those that were saved, or none were.
         DamagedCheckpointError: Files are missing, or are not as they were written.
+
+    Examples:
+        >>> import torch
+        >>> from ray.train import Result
+        >>> from ray.train.torch import load_checkpoint
+        >>> def load(path):  # the folder of a run whose workers called resumable(model=...)
+        ...     model = torch.nn.Linear(1, 1)
+        ...     best = Result.from_path(path).get_best_checkpoint("loss", "min")
+        ...     found = load_checkpoint(best, model=model)
+        ...     return model, found["step"], found["world_size"]
     """
     view = StateView(objects)
     flat = view.read()

@@ -34,6 +34,20 @@ class ResumableRun:
         objects: What is saved and restored, by name.
         step: Steps that the run has taken; the number of the step that is being taken.
         restored_from: "memory", "storage", or "" where the run begins.
+
+    Examples:
+        >>> import torch
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.torch import TorchTrainer, resumable
+        >>> def work():
+        ...     model = torch.nn.Linear(1, 1)
+        ...     run = resumable(model=model)
+        ...     print("restored from", run.restored_from or "nothing", "at step", run.step)
+        ...     for step in run.steps(1000):
+        ...         ...  # train
+        ...         if run.step % 100 == 0:
+        ...             run.report({"step": run.step})  # and saves
+        >>> trainer = TorchTrainer(work, scaling_config=ScalingConfig(num_workers=2))
     """
 
     def __init__(self, session: WorkerSession, objects: dict[str, Any]) -> None:
