@@ -25,6 +25,17 @@ class OfflineData:
 
     Raises:
         ValueError: There is no such way to read, or nothing to read.
+
+    Examples:
+        >>> import ray
+        >>> from ray.rllib.algorithms.bc import BCConfig
+        >>> from ray.rllib.offline import OfflineData
+        >>> rows = ray.data.from_items(
+        ...     [{"obs": [0.0] * 4, "actions": 1}, {"obs": [1.0] * 4, "actions": 0}]
+        ... )
+        >>> config = BCConfig().environment("CartPole-v1").offline_data(input_=lambda: rows)
+        >>> OfflineData(config).data.count()
+        2
     """
 
     def __init__(self, config: Any) -> None:

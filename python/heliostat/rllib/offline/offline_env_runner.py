@@ -87,6 +87,18 @@ class OfflineSingleAgentEnvRunner(_Writes, SingleAgentEnvRunner):
 
     Args:
         **kwargs: Those of ``SingleAgentEnvRunner``.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> from ray.rllib.offline import OfflineSingleAgentEnvRunner
+        >>> config = (
+        ...     PPOConfig()
+        ...     .environment("CartPole-v1")
+        ...     .env_runners(env_runner_cls=OfflineSingleAgentEnvRunner)
+        ...     .offline_data(output="/data/cartpole", output_write_episodes=True)
+        ... )
+
+        ``config.build_algo()`` writes what it samples.
     """
 
     def _episodes_of(self, rollout: Any) -> list[Any]:

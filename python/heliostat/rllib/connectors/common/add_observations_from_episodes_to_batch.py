@@ -17,6 +17,18 @@ class AddObservationsFromEpisodesToBatch(OfEitherSide):
         input_action_space: The space of actions that it gets. Default: the pipeline sets it.
         as_learner_connector: Whether it stands in a learner's pipeline. Default False.
         **kwargs: Has no effect.
+
+    Examples:
+        >>> from ray.rllib.connectors.env_to_module import AddObservationsFromEpisodesToBatch
+        >>> from ray.rllib.env import SingleAgentEpisode
+        >>> episode = SingleAgentEpisode(
+        ...     "a", observations=[0.0, 0.5], actions=[1], rewards=[1.0], len_lookback_buffer=0
+        ... )
+        >>> AddObservationsFromEpisodesToBatch()(batch={}, episodes=[episode])["obs"]
+        {('a',): [0.5]}
+        >>> connector = AddObservationsFromEpisodesToBatch(as_learner_connector=True)
+        >>> connector(batch={}, episodes=[episode])["obs"]  # all but the last
+        {('a_0',): [0.0]}
     """
 
     def __call__(self, *, batch: Any, episodes: Any, **kwargs: Any) -> Any:

@@ -22,6 +22,14 @@ class AddStatesFromEpisodesToBatch(OfEitherSide):
         input_action_space: The space of actions that it gets. Default: the pipeline sets it.
         as_learner_connector: Whether it stands in a learner's pipeline. Default False.
         **kwargs: Has no effect.
+
+    Examples:
+        >>> from ray.rllib.connectors.env_to_module import AddStatesFromEpisodesToBatch
+        >>> from ray.rllib.env import SingleAgentEpisode
+        >>> episode = SingleAgentEpisode(observations=[0.0, 0.5], actions=[1], rewards=[1.0])
+        >>> connector = AddStatesFromEpisodesToBatch()
+        >>> connector(rl_module=None, batch={}, episodes=[episode])  # no module with a state
+        {}
     """
 
     def __call__(self, *, rl_module: Any, batch: Any, episodes: Any, **kwargs: Any) -> Any:

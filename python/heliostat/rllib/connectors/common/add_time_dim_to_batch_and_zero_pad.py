@@ -27,6 +27,12 @@ class AddTimeDimToBatchAndZeroPad(OfEitherSide):
         input_action_space: The space of actions that it gets. Default: the pipeline sets it.
         as_learner_connector: Whether it stands in a learner's pipeline. Default False.
         **kwargs: Has no effect.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+        >>> model = DefaultModelConfig(use_lstm=True, max_seq_len=10)  # has pipelines contain it
+        >>> config = PPOConfig().environment("CartPole-v1").rl_module(model_config=model)
     """
 
     def __call__(

@@ -17,6 +17,13 @@ class AgentToModuleMapping(ConnectorV2):
         rl_module_specs: The specifications by module id, or the ids.
         agent_to_module_mapping_fn: Which module acts for an agent: a function of its id and the episode.
         as_learner_connector: Whether it stands in a learner's pipeline. Default False.
+
+    Examples:
+        >>> from ray.rllib.connectors.env_to_module import AgentToModuleMapping
+        >>> connector = AgentToModuleMapping(
+        ...     rl_module_specs={"left", "right"},
+        ...     agent_to_module_mapping_fn=lambda agent, episode: "left" if agent < 2 else "right",
+        ... )
     """
 
     def __init__(

@@ -20,6 +20,13 @@ class BatchIndividualItems(ConnectorV2):
         input_action_space: The space of actions that it gets. Default: the pipeline sets it.
         multi_agent: Whether the batch is by module id. Default False.
         **kwargs: Has no effect.
+
+    Examples:
+        >>> from ray.rllib.connectors.env_to_module import BatchIndividualItems
+        >>> connector = BatchIndividualItems()
+        >>> batch = {"obs": {("a",): [0.0, 1.0], ("b",): [2.0]}}
+        >>> connector(batch=batch, rl_module=None)["obs"].tolist()
+        [0.0, 1.0, 2.0]
     """
 
     def __init__(

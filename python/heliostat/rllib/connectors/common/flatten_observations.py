@@ -25,6 +25,15 @@ class FlattenObservations(ConnectorV2):
             changing episodes. Default False.
         keys_to_remove: Keys of ``Dict`` observations that are left out. Default: none.
         **kwargs: Has no effect.
+
+    Examples:
+        >>> import gymnasium as gym
+        >>> from ray.rllib.connectors.env_to_module import FlattenObservations
+        >>> space = gym.spaces.Dict(
+        ...     {"place": gym.spaces.Discrete(3), "speed": gym.spaces.Box(-1.0, 1.0, (2,))}
+        ... )
+        >>> FlattenObservations(space, gym.spaces.Discrete(2)).observation_space.shape
+        (5,)
     """
 
     def __init__(

@@ -23,6 +23,12 @@ class NumpyToTensor(ConnectorV2):
         pin_memory: Whether tensors are in memory that a GPU copies from sooner. Default False.
         device: Where they go. Default: the CPU.
         **kwargs: Has no effect.
+
+    Examples:
+        >>> import numpy as np
+        >>> from ray.rllib.connectors.env_to_module import NumpyToTensor
+        >>> NumpyToTensor()(rl_module=None, batch={"obs": np.array([0.5, 1.0])})["obs"]
+        tensor([0.5000, 1.0000])
     """
 
     def __init__(

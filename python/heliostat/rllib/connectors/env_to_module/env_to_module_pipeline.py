@@ -8,7 +8,22 @@ from heliostat.rllib.connectors.connector_pipeline_v2 import ConnectorPipelineV2
 
 
 class EnvToModulePipeline(ConnectorPipelineV2):
-    """The connectors between environments and the module's forward."""
+    """The connectors between environments and the module's forward.
+
+    Examples:
+        >>> from ray.rllib.connectors.env_to_module import (
+        ...     AddObservationsFromEpisodesToBatch,
+        ...     BatchIndividualItems,
+        ...     EnvToModulePipeline,
+        ... )
+        >>> from ray.rllib.env import SingleAgentEpisode
+        >>> pipeline = EnvToModulePipeline(
+        ...     connectors=[AddObservationsFromEpisodesToBatch(), BatchIndividualItems()]
+        ... )
+        >>> episode = SingleAgentEpisode(observations=[0.0, 0.5], actions=[1], rewards=[1.0])
+        >>> pipeline(episodes=[episode], rl_module=None)["obs"].tolist()
+        [0.5]
+    """
 
     def __call__(
         self,

@@ -97,6 +97,15 @@ class MeanStdFilter(ConnectorV2):
         clip_by_value: The bound of what comes out, on either side; None for none. Default 10.
         update_stats: Whether observations count. Default True.
         **kwargs: As of ``ConnectorV2``.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> from ray.rllib.connectors.env_to_module import MeanStdFilter
+        >>> config = (
+        ...     PPOConfig()
+        ...     .environment("CartPole-v1")
+        ...     .env_runners(env_to_module_connector=lambda env: MeanStdFilter(clip_by_value=5.0))
+        ... )
     """
 
     def __init__(

@@ -20,6 +20,15 @@ class PrevActionsPrevRewards(ConnectorV2):
         n_prev_actions: How many actions. Default 1.
         n_prev_rewards: How many rewards. Default 1.
         **kwargs: Has no effect.
+
+    Examples:
+        >>> import gymnasium as gym
+        >>> from ray.rllib.connectors.env_to_module import PrevActionsPrevRewards
+        >>> connector = PrevActionsPrevRewards(
+        ...     gym.spaces.Box(-1.0, 1.0, (4,)), gym.spaces.Discrete(2), n_prev_actions=3
+        ... )
+        >>> connector.observation_space[connector.PREV_ACTIONS_KEY].shape  # three, each one-hot
+        (6,)
     """
 
     ORIG_OBS_KEY = "_orig_obs"

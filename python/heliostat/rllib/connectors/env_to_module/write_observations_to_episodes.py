@@ -9,7 +9,16 @@ from heliostat.rllib.core.columns import Columns
 
 
 class WriteObservationsToEpisodes(ConnectorV2):
-    """Replaces each episode's last observation by that of the column ``obs``, so that learners see it."""
+    """Replaces each episode's last observation by that of the column ``obs``, so that learners see it.
+
+    Examples:
+        >>> from ray.rllib.connectors.env_to_module import WriteObservationsToEpisodes
+        >>> from ray.rllib.env import SingleAgentEpisode
+        >>> episode = SingleAgentEpisode("a", observations=[0.0, 0.5], actions=[1], rewards=[1.0])
+        >>> _ = WriteObservationsToEpisodes()(batch={"obs": {("a",): [5.0]}}, episodes=[episode])
+        >>> float(episode.get_observations(-1))
+        5.0
+    """
 
     def __call__(self, *, batch: Any, episodes: Any, **kwargs: Any) -> Any:
         """Return the batch.

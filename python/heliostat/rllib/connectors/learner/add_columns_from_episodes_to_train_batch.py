@@ -13,6 +13,16 @@ from heliostat.rllib.core.columns import Columns
 class AddColumnsFromEpisodesToTrainBatch(ConnectorV2):
     """Adds the columns ``actions``, ``rewards``, ``terminateds``, ``truncateds``, and those that modules gave
     besides actions, unless they are there; states without.
+
+    Examples:
+        >>> from ray.rllib.connectors.learner import AddColumnsFromEpisodesToTrainBatch
+        >>> from ray.rllib.env import SingleAgentEpisode
+        >>> episode = SingleAgentEpisode(
+        ...     "a", observations=[0.0, 1.0, 2.0], actions=[1, 0], rewards=[1.0, 2.0], len_lookback_buffer=0
+        ... )
+        >>> batch = AddColumnsFromEpisodesToTrainBatch()(batch={}, episodes=[episode])
+        >>> batch["actions"], batch["rewards"]
+        ({('a',): [1, 0]}, {('a',): [1.0, 2.0]})
     """
 
     def __call__(self, *, batch: Any, episodes: Any, **kwargs: Any) -> Any:

@@ -9,7 +9,22 @@ from heliostat.rllib.core.columns import Columns
 
 
 class AddInfosFromEpisodesToTrainBatch(ConnectorV2):
-    """Adds the column ``infos``, a list of dicts, unless it is there."""
+    """Adds the column ``infos``, a list of dicts, unless it is there.
+
+    Examples:
+        >>> from ray.rllib.connectors.learner import AddInfosFromEpisodesToTrainBatch
+        >>> from ray.rllib.env import SingleAgentEpisode
+        >>> episode = SingleAgentEpisode(
+        ...     "a",
+        ...     observations=[0, 1],
+        ...     infos=[{"lives": 3}, {"lives": 2}],
+        ...     actions=[1],
+        ...     rewards=[1.0],
+        ...     len_lookback_buffer=0,
+        ... )
+        >>> AddInfosFromEpisodesToTrainBatch()(batch={}, episodes=[episode])
+        {'infos': {('a',): [{'lives': 3}]}}
+    """
 
     def __call__(self, *, batch: Any, episodes: Any, **kwargs: Any) -> Any:
         """Return the batch with infos."""

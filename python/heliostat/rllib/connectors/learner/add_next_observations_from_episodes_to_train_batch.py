@@ -9,7 +9,17 @@ from heliostat.rllib.core.columns import Columns
 
 
 class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
-    """Adds the column ``new_obs``, unless it is there."""
+    """Adds the column ``new_obs``, unless it is there.
+
+    Examples:
+        >>> from ray.rllib.connectors.learner import AddNextObservationsFromEpisodesToTrainBatch
+        >>> from ray.rllib.env import SingleAgentEpisode
+        >>> episode = SingleAgentEpisode(
+        ...     "a", observations=[0.0, 1.0, 2.0], actions=[1, 0], rewards=[1.0, 2.0], len_lookback_buffer=0
+        ... )
+        >>> AddNextObservationsFromEpisodesToTrainBatch()(batch={}, episodes=[episode])
+        {'new_obs': {('a',): [1.0, 2.0]}}
+    """
 
     def __call__(self, *, batch: Any, episodes: Any, **kwargs: Any) -> Any:
         """Return the batch with the observations after each step."""

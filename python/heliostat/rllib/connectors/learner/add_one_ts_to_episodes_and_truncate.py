@@ -14,6 +14,21 @@ from heliostat.rllib.utils.nest import mapped
 class AddOneTsToEpisodesAndTruncate(ConnectorV2):
     """Makes each episode one step longer, so that its last observation is a row of the batch, and adds the
     column ``loss_mask``, in which such steps do not count.
+
+    Examples:
+        >>> import numpy as np
+        >>> from ray.rllib.connectors.learner import AddOneTsToEpisodesAndTruncate
+        >>> from ray.rllib.env import SingleAgentEpisode
+        >>> episode = SingleAgentEpisode(
+        ...     "a",
+        ...     observations=np.zeros((3, 1)),
+        ...     actions=np.zeros(2),
+        ...     rewards=[1.0, 2.0],
+        ...     len_lookback_buffer=0,
+        ... )
+        >>> batch = AddOneTsToEpisodesAndTruncate()(batch={}, episodes=[episode], shared_data={})
+        >>> batch["loss_mask"]["a_0",][0].tolist()  # the step that was added does not count
+        [True, True, False]
     """
 
     def __call__(self, *, batch: Any, episodes: Any, shared_data: Any = None, **kwargs: Any) -> Any:

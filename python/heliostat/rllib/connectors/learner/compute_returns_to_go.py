@@ -18,6 +18,16 @@ class ComputeReturnsToGo(ConnectorV2):
         input_observation_space: The space of observations that it gets. Default: the pipeline sets it.
         input_action_space: The space of actions that it gets. Default: the pipeline sets it.
         gamma: What a reward one step later counts.
+
+    Examples:
+        >>> from ray.rllib.connectors.learner import ComputeReturnsToGo
+        >>> from ray.rllib.env import SingleAgentEpisode
+        >>> episode = SingleAgentEpisode(
+        ...     "a", observations=[0.0, 1.0, 2.0], actions=[1, 0], rewards=[1.0, 2.0], len_lookback_buffer=0
+        ... )
+        >>> batch = ComputeReturnsToGo(gamma=0.5)(batch={}, episodes=[episode])
+        >>> batch["returns_to_go"]["a",][0].tolist()
+        [2.0, 2.0]
     """
 
     def __init__(

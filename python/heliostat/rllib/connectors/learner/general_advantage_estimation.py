@@ -24,6 +24,18 @@ class GeneralAdvantageEstimation(ConnectorV2):
         input_action_space: The space of actions that it gets. Default: the pipeline sets it.
         gamma: What a reward one step later counts.
         lambda_: How far advantages look beyond the next value: 0 to 1.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> from ray.rllib.connectors.learner import (
+        ...     AddOneTsToEpisodesAndTruncate,
+        ...     GeneralAdvantageEstimation,
+        ... )
+        >>> config = PPOConfig().training(lambda_=0.95, gamma=0.99)  # has PPO's learners contain both
+        >>> pipeline = [
+        ...     AddOneTsToEpisodesAndTruncate(),
+        ...     GeneralAdvantageEstimation(gamma=0.99, lambda_=0.95),
+        ... ]
     """
 
     def __init__(

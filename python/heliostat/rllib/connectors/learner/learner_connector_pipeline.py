@@ -8,7 +8,19 @@ from heliostat.rllib.connectors.connector_pipeline_v2 import ConnectorPipelineV2
 
 
 class LearnerConnectorPipeline(ConnectorPipelineV2):
-    """The connectors between episodes and a learner's losses."""
+    """The connectors between episodes and a learner's losses.
+
+    Examples:
+        >>> from ray.rllib.connectors.learner import ComputeReturnsToGo, LearnerConnectorPipeline
+        >>> from ray.rllib.env import SingleAgentEpisode
+        >>> episode = SingleAgentEpisode(
+        ...     "a", observations=[0.0, 1.0, 2.0], actions=[1, 0], rewards=[1.0, 2.0], len_lookback_buffer=0
+        ... )
+        >>> pipeline = LearnerConnectorPipeline(connectors=[ComputeReturnsToGo(gamma=0.5)])
+        >>> batch = pipeline(batch={}, episodes=[episode], rl_module=None)
+        >>> batch["returns_to_go"]["a",][0].tolist()
+        [2.0, 2.0]
+    """
 
     def __call__(
         self,

@@ -11,6 +11,19 @@ from heliostat.rllib.core.columns import Columns
 class GetActions(ConnectorV2):
     """Adds the columns ``actions`` and ``action_logp``, unless the module gave actions: drawn from its
     distribution, or without exploration the most likely ones.
+
+    Examples:
+        >>> import gymnasium as gym
+        >>> import torch
+        >>> from ray.rllib.connectors.module_to_env import GetActions
+        >>> from ray.rllib.core import Columns
+        >>> from ray.rllib.core.rl_module.torch import TorchRLModule
+        >>> module = TorchRLModule(
+        ...     observation_space=gym.spaces.Box(-1.0, 1.0, (4,)), action_space=gym.spaces.Discrete(2)
+        ... )
+        >>> batch = {Columns.ACTION_DIST_INPUTS: torch.tensor([[0.0, 1.0], [3.0, 1.0]])}
+        >>> GetActions()(rl_module=module, batch=batch, explore=False)[Columns.ACTIONS]  # the likelier
+        tensor([1, 0])
     """
 
     def __call__(

@@ -13,6 +13,14 @@ from heliostat.rllib.utils.spaces.space_utils import batch as batched
 class ListifyDataForVectorEnv(ConnectorV2):
     """Makes of each column a list by environment; actions of one agent become one batch, with several agents
     items are dicts by agent.
+
+    Examples:
+        >>> from ray.rllib.connectors.module_to_env import ListifyDataForVectorEnv
+        >>> from ray.rllib.env import SingleAgentEpisode
+        >>> episodes = [SingleAgentEpisode("a"), SingleAgentEpisode("b")]
+        >>> batch = {"actions": {("a",): [1], ("b",): [0]}}
+        >>> ListifyDataForVectorEnv()(batch=batch, episodes=episodes)["actions"].tolist()
+        [1, 0]
     """
 
     def __call__(self, *, batch: Any, episodes: Any, **kwargs: Any) -> Any:

@@ -19,6 +19,16 @@ class NormalizeAndClipActions(ConnectorV2):
         normalize_actions: Whether actions are scaled.
         clip_actions: Whether they are clipped, where they are not scaled.
         **kwargs: Has no effect.
+
+    Examples:
+        >>> import gymnasium as gym
+        >>> import numpy as np
+        >>> from ray.rllib.connectors.module_to_env import NormalizeAndClipActions
+        >>> space = gym.spaces.Box(0.0, 10.0, (1,))
+        >>> connector = NormalizeAndClipActions(None, space, normalize_actions=True, clip_actions=False)
+        >>> batch = {"actions": {("a",): [np.array([0.0], np.float32)]}}
+        >>> connector(batch=batch, episodes=[])["actions_for_env"][("a",)][0].tolist()
+        [5.0]
     """
 
     def __init__(

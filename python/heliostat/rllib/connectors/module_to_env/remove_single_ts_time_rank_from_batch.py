@@ -12,7 +12,14 @@ from heliostat.rllib.utils.nest import mapped
 
 
 class RemoveSingleTsTimeRankFromBatch(ConnectorV2):
-    """Takes off the axis of time that ``AddTimeDimToBatchAndZeroPad`` added for one step."""
+    """Takes off the axis of time that ``AddTimeDimToBatchAndZeroPad`` added for one step.
+
+    Examples:
+        >>> from ray.rllib.connectors.module_to_env import RemoveSingleTsTimeRankFromBatch
+        >>> connector = RemoveSingleTsTimeRankFromBatch()
+        >>> connector(rl_module=None, batch={"actions": [1]}, shared_data={})  # no axis was added
+        {'actions': [1]}
+    """
 
     def __call__(
         self, *, rl_module: Any, batch: Any, shared_data: Any = None, **kwargs: Any

@@ -9,7 +9,16 @@ from heliostat.rllib.utils.spaces.space_utils import unbatch
 
 
 class UnBatchToIndividualItems(ConnectorV2):
-    """Makes lists of items by episode of each column, as they were before ``BatchIndividualItems``."""
+    """Makes lists of items by episode of each column, as they were before ``BatchIndividualItems``.
+
+    Examples:
+        >>> import numpy as np
+        >>> from ray.rllib.connectors.module_to_env import UnBatchToIndividualItems
+        >>> rows = {"memorized_map_structure": ["a", "b"]}  # as BatchIndividualItems has left it
+        >>> found = UnBatchToIndividualItems()(batch={"actions": np.array([1, 0])}, shared_data=rows)
+        >>> {key: int(items[0]) for key, items in found["actions"].items()}
+        {('a',): 1, ('b',): 0}
+    """
 
     def __call__(self, *, batch: Any, shared_data: Any = None, **kwargs: Any) -> Any:
         """Return the batch of lists.

@@ -39,6 +39,18 @@ class Learner(Checkpointable):
     Attributes:
         module: The ``MultiRLModule``.
         metrics: What the learner logs; results have it under ``learners``.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> from ray.rllib.algorithms.ppo.ppo_torch_learner import PPOTorchLearner
+        >>> class Smaller(PPOTorchLearner):  # PPO's Learner
+        ...     def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+        ...         loss = super().compute_loss_for_module(
+        ...             module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
+        ...         )
+        ...         sizes = sum(p.square().sum() for p in self.module[module_id].parameters())
+        ...         return loss + 0.001 * sizes
+        >>> config = PPOConfig().training(learner_class=Smaller)
     """
 
     framework = "torch"

@@ -22,6 +22,12 @@ class LearnerGroup(Checkpointable):
         module_spec: What the modules are made from.
         placement_group: Kept for programs that pass it.
         told: Who hears of what is waited for. Default: nobody.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> config = PPOConfig().environment("CartPole-v1").learners(num_learners=2, num_gpus_per_learner=1)
+        >>> def weights(algo):  # of config.build_algo()
+        ...     return algo.learner_group.get_weights()
     """
 
     def __init__(

@@ -92,6 +92,19 @@ class MultiRLModule(RLModule):
     Args:
         rl_module_specs: By module id, the specification of the module.
         **kwargs: Those of ``RLModule``.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> from ray.rllib.core.rl_module import MultiRLModule, MultiRLModuleSpec, RLModuleSpec
+        >>> class Sharing(MultiRLModule):
+        ...     def setup(self):
+        ...         super().setup()
+        ...         ...  # give self["left"] and self["right"] one encoder
+        >>> spec = MultiRLModuleSpec(
+        ...     multi_rl_module_class=Sharing,
+        ...     rl_module_specs={"left": RLModuleSpec(), "right": RLModuleSpec()},
+        ... )
+        >>> config = PPOConfig().rl_module(rl_module_spec=spec)
     """
 
     framework = "torch"

@@ -133,6 +133,22 @@ class RLModule(Checkpointable):
         model_config: Settings of its own.
         catalog_class: Kept for programs that pass it.
         **kwargs: Is kept with the module.
+
+    Examples:
+        >>> import gymnasium as gym
+        >>> import torch
+        >>> from ray.rllib.core import Columns
+        >>> from ray.rllib.core.rl_module.torch import TorchRLModule
+        >>> class Linear(TorchRLModule):  # an RLModule of torch
+        ...     def setup(self):
+        ...         self.net = torch.nn.Linear(self.observation_space.shape[0], self.action_space.n)
+        ...     def _forward(self, batch, **kwargs):
+        ...         return {Columns.ACTION_DIST_INPUTS: self.net(batch[Columns.OBS])}
+        >>> module = Linear(
+        ...     observation_space=gym.spaces.Box(-1.0, 1.0, (4,)), action_space=gym.spaces.Discrete(2)
+        ... )
+        >>> module.forward_inference({Columns.OBS: torch.ones(3, 4)})[Columns.ACTION_DIST_INPUTS].shape
+        torch.Size([3, 2])
     """
 
     STATE_FILE_NAME = "module_state"

@@ -41,6 +41,24 @@ class EnvRunnerServerForExternalInference(SingleAgentEnvRunner):
     Raises:
         ValueError: The settings lack a space.
         OSError: The port is taken.
+
+    Examples:
+        >>> import gymnasium as gym
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> from ray.rllib.env.external.env_runner_server_for_external_inference import (
+        ...     EnvRunnerServerForExternalInference,
+        ... )
+        >>> config = (
+        ...     PPOConfig()
+        ...     .environment(
+        ...         observation_space=gym.spaces.Box(-1.0, 1.0, (4,)),
+        ...         action_space=gym.spaces.Discrete(2),
+        ...         env_config={"port": 5556},
+        ...     )
+        ...     .env_runners(env_runner_cls=EnvRunnerServerForExternalInference)
+        ... )
+
+        ``config.build_algo()`` listens, and ``train()`` learns from the episodes that clients send.
     """
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:

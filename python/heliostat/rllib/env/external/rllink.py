@@ -23,6 +23,11 @@ class RLlink(enum.Enum):
     the server answers all but ``EPISODES``: with ``PONG``, ``SET_CONFIG`` (``config``, the pickled
     ``AlgorithmConfig``), or ``SET_STATE`` (``state``, a dict of ``rl_module``, the weights, and
     ``weights_seq_no``).
+
+    Examples:
+        >>> from ray.rllib.env.external.rllink import RLlink
+        >>> RLlink("PING") is RLlink.PING, str(RLlink.SET_STATE)
+        (True, 'SET_STATE')
     """
 
     PROTOCOL_VERSION = "0.0.1"
@@ -51,6 +56,14 @@ def send_rllink_message(sock_: Any, message: dict[str, Any]) -> None:
     Raises:
         ConnectionError: The other side is gone.
         ValueError: The message is longer than 99,999,999 bytes, or has no type.
+
+    Examples:
+        >>> import socket
+        >>> from ray.rllib.env.external.rllink import RLlink, get_rllink_message, send_rllink_message
+        >>> def is_there(host, port):
+        ...     with socket.create_connection((host, port)) as connection:
+        ...         send_rllink_message(connection, {"type": RLlink.PING.name})
+        ...         return get_rllink_message(connection)[0] is RLlink.PONG
     """
     from heliostat.rllib.offline.recorded import encoded
 
@@ -79,6 +92,15 @@ def get_rllink_message(sock_: Any) -> tuple[RLlink, dict[str, Any]]:
 
     Raises:
         ConnectionError: The other side is gone, or what it sent is not a message.
+
+    Examples:
+        >>> import socket
+        >>> from ray.rllib.env.external.rllink import RLlink, get_rllink_message, send_rllink_message
+        >>> def weights(host, port):  # of a runner that listens there
+        ...     with socket.create_connection((host, port)) as connection:
+        ...         send_rllink_message(connection, {"type": RLlink.GET_STATE.name})
+        ...         kind, message = get_rllink_message(connection)
+        ...         return message["state"]["rl_module"]
     """
     from heliostat.rllib.offline.recorded import decoded
 

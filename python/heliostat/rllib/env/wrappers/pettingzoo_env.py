@@ -45,6 +45,16 @@ class PettingZooEnv(_Wrapped):
 
     Args:
         env: The environment.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> from ray.rllib.env.wrappers.pettingzoo_env import PettingZooEnv
+        >>> from ray.tune.registry import register_env
+        >>> def make(config):
+        ...     from pettingzoo.classic import connect_four_v3
+        ...     return PettingZooEnv(connect_four_v3.env())
+        >>> register_env("connect_four", make)
+        >>> config = PPOConfig().environment("connect_four")
     """
 
     def __init__(self, env: Any) -> None:
@@ -95,6 +105,16 @@ class ParallelPettingZooEnv(_Wrapped):
 
     Args:
         env: The environment.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
+        >>> from ray.tune.registry import register_env
+        >>> def make(config):
+        ...     from pettingzoo.sisl import waterworld_v4
+        ...     return ParallelPettingZooEnv(waterworld_v4.parallel_env())
+        >>> register_env("waterworld", make)
+        >>> config = PPOConfig().environment("waterworld")
     """
 
     def __init__(self, env: Any) -> None:

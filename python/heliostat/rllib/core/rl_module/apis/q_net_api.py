@@ -7,7 +7,18 @@ from typing import Any
 
 
 class QNetAPI(ABC):
-    """The methods of a module whose algorithm needs values of actions: DQN."""
+    """The methods of a module whose algorithm needs values of actions: DQN.
+
+    Examples:
+        >>> import torch
+        >>> from ray.rllib.core import Columns
+        >>> from ray.rllib.core.rl_module.apis import QNetAPI
+        >>> class Zeros(QNetAPI):  # beside TorchRLModule
+        ...     def compute_q_values(self, batch):
+        ...         return {"qf_preds": torch.zeros(len(batch[Columns.OBS]), 2)}
+        >>> Zeros().compute_q_values({Columns.OBS: torch.ones(1, 4)})["qf_preds"]
+        tensor([[0., 0.]])
+    """
 
     @abstractmethod
     def compute_q_values(self, batch: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,23 @@ from typing import Any
 
 
 class SelfSupervisedLossAPI(ABC):
-    """The method of a module whose loss takes the place of the learner's."""
+    """The method of a module whose loss takes the place of the learner's.
+
+    Examples:
+        >>> import torch
+        >>> from ray.rllib.core import Columns
+        >>> from ray.rllib.core.rl_module.apis import SelfSupervisedLossAPI
+        >>> class Guesses(SelfSupervisedLossAPI):  # beside TorchRLModule
+        ...     def compute_self_supervised_loss(
+        ...         self, *, learner, module_id, config, batch, fwd_out, **kwargs
+        ...     ):
+        ...         return (fwd_out["guess"] - batch[Columns.NEXT_OBS]).square().mean()
+        >>> batch, guess = {Columns.NEXT_OBS: torch.ones(2, 4)}, {"guess": torch.zeros(2, 4)}
+        >>> Guesses().compute_self_supervised_loss(
+        ...     learner=None, module_id="guesses", config=None, batch=batch, fwd_out=guess
+        ... )
+        tensor(1.)
+    """
 
     @abstractmethod
     def compute_self_supervised_loss(

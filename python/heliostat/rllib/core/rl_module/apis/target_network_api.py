@@ -12,6 +12,25 @@ class TargetNetworkAPI(ABC):
     """The methods of a module with target networks, for learners of your own.
 
     The learners of APPO, DQN and SAC keep a copy of the whole module by themselves and ask for none of these.
+
+    Examples:
+        >>> import torch
+        >>> from ray.rllib.core import Columns
+        >>> from ray.rllib.core.learner.utils import make_target_network
+        >>> from ray.rllib.core.rl_module.apis import TargetNetworkAPI
+        >>> class WithTarget(TargetNetworkAPI):  # beside TorchRLModule
+        ...     def __init__(self):
+        ...         self.net = torch.nn.Linear(4, 2)
+        ...     def make_target_networks(self):
+        ...         self.target = make_target_network(self.net)
+        ...     def get_target_network_pairs(self):
+        ...         return [(self.net, self.target)]
+        ...     def forward_target(self, batch):
+        ...         return {"qf_preds": self.target(batch[Columns.OBS])}
+        >>> module = WithTarget()
+        >>> module.make_target_networks()
+        >>> module.forward_target({Columns.OBS: torch.ones(3, 4)})["qf_preds"].shape
+        torch.Size([3, 2])
     """
 
     @abstractmethod
