@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::idle::Idle;
+use crate::spread::Spread;
 
 /// The costs of operations on one machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +31,7 @@ pub struct Costs {
     /// The cost of idle nodes for a real control service, by their number.
     pub idle: Vec<Idle>,
     /// Between which values half of the measurements of a constant lay, by its name.
-    pub spread: BTreeMap<String, (f64, f64)>,
+    pub spread: BTreeMap<String, Spread>,
 }
 
 impl Costs {
@@ -100,20 +101,23 @@ impl Costs {
         let mut text = String::from(
             "# What surrounds the control service's machine costs, measured on real processes by\n\
              # `cargo xtask scale --measure`. Nanoseconds: the median, and between which values half of the\n\
-             # measurements lay. `idle NODES`: a second without heartbeats, a heartbeat that comes alone, one of all\n\
-             # nodes' that come at once.\n",
+             # measurements lay. `idle NODES`, each with these three: a second without heartbeats, a heartbeat that\n\
+             # comes alone, one of all nodes' that come at once.\n",
         );
         let _ = writeln!(text, "origin = {}", self.origin);
         for (name, value, _) in self.rows() {
             let _ = write!(text, "{name} = {value}");
-            if let Some((low, high)) = self.spread.get(name) {
+            if let Some(Spread { low, high, .. }) = self.spread.get(name) {
                 let _ = write!(text, " {low} {high}");
             }
             text.push('\n');
         }
         for idle in &self.idle {
-            let Idle { n_nodes, ticks_ns, beat_ns, gathered_ns } = idle;
-            let _ = writeln!(text, "idle {n_nodes} = {ticks_ns:.0} {beat_ns:.0} {gathered_ns:.0}");
+            let _ = write!(text, "idle {} =", idle.n_nodes);
+            for Spread { middle, low, high } in [idle.ticks_ns, idle.beat_ns, idle.gathered_ns] {
+                let _ = write!(text, " {middle:.0} {low:.0} {high:.0}");
+            }
+            text.push('\n');
         }
         text
     }
@@ -138,19 +142,33 @@ impl Costs {
             value.ok_or_else(|| format!("{}: {name} is missing or no number", path.display()))
         };
         let spread = entries.keys().filter_map(|name| match numbers(name)[..] {
-            [_, low, high] if !name.starts_with("idle ") => Some(((*name).to_owned(), (low, high))),
+            [middle, low, high] if !name.starts_with("idle ") => {
+                Some(((*name).to_owned(), Spread { middle, low, high }))
+            }
             _ => None,
         });
         let mut idle = Vec::new();
-        for (name, value) in &entries {
+        for name in entries.keys() {
             let Some(n_nodes) = name.strip_prefix("idle ") else { continue };
-            let values: Option<Vec<f64>> =
-                value.split(' ').map(|number| number.parse().ok()).collect();
-            match (n_nodes.parse(), values.as_deref()) {
-                (Ok(n_nodes), Some(&[ticks_ns, beat_ns, gathered_ns])) => {
+            let numbers = numbers(name);
+            let figures: Vec<Spread> = match numbers.len() {
+                // Measured before the spread was told.
+                3 => numbers.iter().map(|middle| Spread::of([*middle])).collect(),
+                _ => numbers
+                    .chunks_exact(3)
+                    .map(|one| Spread { middle: one[0], low: one[1], high: one[2] })
+                    .collect(),
+            };
+            match (n_nodes.parse(), &figures[..]) {
+                (Ok(n_nodes), &[ticks_ns, beat_ns, gathered_ns]) => {
                     idle.push(Idle { n_nodes, ticks_ns, beat_ns, gathered_ns });
                 }
-                _ => return Err(format!("{}: {name} has not three numbers", path.display())),
+                _ => {
+                    return Err(format!(
+                        "{}: {name} has neither nine numbers nor three",
+                        path.display()
+                    ));
+                }
             }
         }
         idle.sort_unstable_by_key(|one| one.n_nodes);
@@ -167,5 +185,30 @@ impl Costs {
             commit_ns: number("commit_ns")? as u64,
             actor_start_ns: number("actor_start_ns")? as u64,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_read_as_it_was_written() {
+        let file = std::env::temp_dir().join(format!("scale-costs-{}", std::process::id()));
+        let spread = |middle| Spread { middle, low: middle - 1.0, high: middle + 2.0 };
+        let [ticks_ns, beat_ns, gathered_ns] = [7.0, 5.0, 3.0].map(spread);
+        let mut costs = Costs::rough();
+        costs.idle = vec![Idle { n_nodes: 10, ticks_ns, beat_ns, gathered_ns }];
+        costs.spread.insert("commit_ns".to_owned(), spread(costs.commit_ns as f64));
+        std::fs::write(&file, costs.text()).unwrap();
+        let read = Costs::load(&file);
+        let without = costs.text().replace("7 6 9 5 4 7 3 2 5", "7 5 3");
+        std::fs::write(&file, without).unwrap();
+        let older = Costs::load(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(read.unwrap(), costs);
+        assert_eq!(older.idle[0].beat_ns, Spread { middle: 5.0, low: 5.0, high: 5.0 });
     }
 }

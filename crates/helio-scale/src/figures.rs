@@ -9,6 +9,7 @@ use crate::costs::Costs;
 use crate::daemon::{Daemon, Heard};
 use crate::idle::Idle;
 use crate::scenario::{Outcome, QueuedTask};
+use crate::spread::Spread;
 
 /// How much the CPU of an idle node may grow from the smallest cluster to the largest.
 const FLAT_PERCENT: f64 = 20.0;
@@ -226,8 +227,14 @@ fn real_nodes(costs: &Costs) -> String {
     let (Some(few), Some(many)) = (costs.idle.first(), costs.idle.last()) else {
         return String::new();
     };
-    let row = |name: &str, figure: fn(&Idle) -> f64| {
-        let cells: Vec<String> = costs.idle.iter().map(|one| number(figure(one) / 1e3)).collect();
+    let row = |name: &str, figure: fn(&Idle) -> Spread| {
+        let cell = |one| {
+            let Spread { middle, low, high } = figure(one);
+            let is_known = low < high; // older measurements did not tell it
+            let [middle, low, high] = [middle, low, high].map(|ns| number(ns / 1e3));
+            if is_known { format!("{middle} ({low} to {high})") } else { middle }
+        };
+        let cells: Vec<String> = costs.idle.iter().map(cell).collect();
         format!("| {name} | {} |\n", cells.join(" | "))
     };
     let head: Vec<String> = costs.idle.iter().map(|one| format!("{} nodes", one.n_nodes)).collect();
@@ -235,7 +242,8 @@ fn real_nodes(costs: &Costs) -> String {
         "## What an idle node costs a real control service\n\n\
          The control service that ships, in a process of its own, with a connection to each of so many pretended nodes,\n\
          each of which sends a heartbeat a second and is answered. This is the CPU time of that process, with what the\n\
-         operating system does for it, of each heartbeat; that of a second without heartbeats is shown apart.\n\n\
+         operating system does for it, of each heartbeat; that of a second without heartbeats is shown apart.\n\
+         Of each the median, and between which values half of the readings lie.\n\n\
          | CPU, µs | {} |\n|---|{}\n{}{}{}\n\
          A heartbeat that comes alone costs {:.2} times as much with {} nodes as with {}: the more nodes there are, the\n\
          shorter the process sleeps from one heartbeat to the next, and the more of what it needs is still in the\n\
@@ -246,7 +254,7 @@ fn real_nodes(costs: &Costs) -> String {
         row("a heartbeat, spread over the second", |one| one.beat_ns),
         row("a heartbeat, when those of all nodes come at once", |one| one.gathered_ns),
         row("a second without heartbeats", |one| one.ticks_ns),
-        many.beat_ns / few.beat_ns,
+        many.beat_ns.middle / few.beat_ns.middle,
         many.n_nodes,
         few.n_nodes,
     )
@@ -316,7 +324,7 @@ fn page(costs: &Costs, outcomes: &[Outcome], tasks: QueuedTask) -> String {
     );
     for (name, value, meaning) in costs.rows() {
         let spread = costs.spread.get(name);
-        let spread = spread.map(|(low, high)| format!("{} to {}", number(*low), number(*high)));
+        let spread = spread.map(|one| format!("{} to {}", number(one.low), number(one.high)));
         let spread = spread.unwrap_or_default();
         let _ = writeln!(page, "| `{name}` | {} | {spread} | {meaning} |", number(value));
     }

@@ -15,7 +15,7 @@
 //! A small version runs in `cargo test` and asserts the shape of the curves: counts of messages and of
 //! steps, never times.
 //!
-//! Reading order: [`costs`], [`cluster`] and its [`agenda`], [`scenario`], [`daemon`], [`figures`], [`chart`], [`measure`], [`idle`].
+//! Reading order: [`spread`], [`costs`], [`cluster`] and its [`agenda`], [`scenario`], [`daemon`], [`figures`], [`chart`], [`measure`], [`idle`].
 
 #![forbid(unsafe_code)]
 
@@ -29,3 +29,4 @@ pub mod idle;
 pub mod measure;
 mod nodes;
 pub mod scenario;
+pub mod spread;

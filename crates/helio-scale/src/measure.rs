@@ -23,6 +23,7 @@ use helio_types::{NodeAddress, NodeId, ResourceSet};
 use crate::costs::Costs;
 use crate::idle::{self, Idle, Message, Plan};
 use crate::nodes::{cpu_ns, describe, node_id};
+use crate::spread::Spread;
 
 const MESSAGES: u64 = 20_000;
 const ROUND_TRIPS: u64 = 2_000;
@@ -60,14 +61,6 @@ ray.shutdown()
 fn median(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
-}
-
-/// The median of measurements, and between which values half of them lie.
-fn quartiles(mut values: Vec<f64>) -> (f64, (f64, f64)) {
-    values.sort_unstable_by(f64::total_cmp);
-    let at = |part: usize| values.get((values.len() * part / 4).min(values.len() - 1)).copied();
-    let [low, middle, high] = [at(1), at(2), at(3)].map(Option::unwrap_or_default);
-    (middle, (low, high))
 }
 
 fn info(number: u8) -> NodeInfo {
@@ -164,9 +157,9 @@ pub fn measure(origin: &str, python: &Path) -> Result<Costs, String> {
     measured.insert("actor_start_ns", starts);
     let mut costs = Costs { origin: origin.to_owned(), idle, ..Costs::rough() };
     for (name, values) in measured {
-        let (middle, spread) = quartiles(values);
+        let spread = Spread::of(values);
         costs.spread.insert(name.to_owned(), spread);
-        costs.set(name, middle);
+        costs.set(name, spread.middle);
     }
     Ok(costs)
 }
@@ -189,7 +182,7 @@ fn at_rest() -> Result<(Vec<Idle>, Vec<Message>), String> {
         let measured = cluster.idle()?;
         if n_nodes == MESSAGE_NODES {
             for _ in 0..RUNS {
-                messages.push(cluster.message(measured.gathered_ns)?);
+                messages.push(cluster.message(measured.gathered_ns.middle)?);
             }
         }
         eprintln!("{measured:?}");

@@ -17,6 +17,7 @@ use helio_storage::Memory;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::spread::Spread;
 use crowd::{Beats, Crowd};
 
 /// Descriptors of a process that are not connections of nodes.
@@ -38,11 +39,11 @@ pub struct Idle {
     /// How many nodes.
     pub n_nodes: usize,
     /// CPU time of one second in which connections are open and no heartbeat comes, in nanoseconds.
-    pub ticks_ns: f64,
+    pub ticks_ns: Spread,
     /// Additional CPU time of each heartbeat with its answer, in nanoseconds, when heartbeats come one by one.
-    pub beat_ns: f64,
+    pub beat_ns: Spread,
     /// The same for each heartbeat when the heartbeats of all nodes come at once.
-    pub gathered_ns: f64,
+    pub gathered_ns: Spread,
 }
 
 /// The cost of one message for a real control service that is awake, in nanoseconds; the machine's part is in it.
@@ -59,7 +60,7 @@ pub struct Message {
 pub struct Plan {
     /// The length of one reading, in seconds.
     pub seconds: usize,
-    /// How many readings: the median counts.
+    /// How many readings: the median counts, and half of them tell the spread.
     pub readings: usize,
     /// The nodes have been told of each other when nothing has come for so long.
     pub quiet: Duration,
@@ -69,7 +70,7 @@ impl Plan {
     /// The plan for the page.
     #[must_use]
     pub fn long() -> Self {
-        Self { seconds: 6, readings: 3, quiet: Duration::from_secs(3) }
+        Self { seconds: 6, readings: 5, quiet: Duration::from_secs(3) }
     }
 }
 
@@ -193,7 +194,7 @@ pub struct Cluster {
     service: Service,
     crowd: Crowd,
     n_nodes: usize,
-    ticks_ns: f64,
+    ticks_ns: Spread,
     plan: Plan,
 }
 
@@ -206,26 +207,28 @@ impl Cluster {
         let service = Service::start(program)?;
         let failed = |error: std::io::Error| format!("a node could not connect: {error}");
         let crowd = Crowd::connect(&service.socket(), n_nodes).map_err(failed)?;
-        let mut cluster = Self { service, crowd, n_nodes, ticks_ns: 0.0, plan };
-        cluster.ticks_ns = cluster.median_ns(|_| {
+        let mut cluster = Self { service, crowd, n_nodes, ticks_ns: Spread::default(), plan };
+        cluster.ticks_ns = Spread::of(cluster.readings_ns(|_| {
             std::thread::sleep(Duration::from_secs(plan.seconds as u64));
             Ok(())
-        })?;
+        })?);
         cluster.crowd.register(plan.quiet)?;
         cluster.crowd.take_traffic();
         Ok(cluster)
     }
 
-    /// The median of some readings: the CPU of each second while `act` lasts, in nanoseconds.
-    fn median_ns(&mut self, act: impl Fn(&mut Crowd) -> Result<(), String>) -> Result<f64, String> {
+    /// The CPU of each second while `act` lasts, in nanoseconds: some readings.
+    fn readings_ns(
+        &mut self,
+        act: impl Fn(&mut Crowd) -> Result<(), String>,
+    ) -> Result<Vec<f64>, String> {
         let mut readings = Vec::new();
         for _ in 0..self.plan.readings {
             let before = self.service.cpu_ns()?;
             act(&mut self.crowd)?;
             readings.push((self.service.cpu_ns()? - before) as f64 / self.plan.seconds as f64);
         }
-        readings.sort_unstable_by(f64::total_cmp);
-        Ok(readings.get(readings.len() / 2).copied().unwrap_or_default())
+        Ok(readings)
     }
 
     /// Lets each node send heartbeats until one is answered; how many were, in time.
@@ -237,10 +240,10 @@ impl Cluster {
     }
 
     /// CPU of each heartbeat of a node that sends one a second, with its answer, in nanoseconds.
-    fn beat_ns(&mut self, are_spread: bool) -> Result<f64, String> {
+    fn beat_ns(&mut self, are_spread: bool) -> Result<Spread, String> {
         self.crowd.take_traffic();
         let beats = Beats { are_spread, ..Beats::usual(self.plan.seconds) };
-        let second_ns = self.median_ns(|crowd| crowd.beat(beats))?;
+        let seconds_ns = self.readings_ns(|crowd| crowd.beat(beats))?;
         let traffic = self.crowd.take_traffic();
         if traffic.answers * 100 < traffic.beats * (100 - UNANSWERED_MAX) {
             return Err(format!(
@@ -248,7 +251,8 @@ impl Cluster {
                 traffic.answers, traffic.beats, self.n_nodes
             ));
         }
-        Ok((second_ns - self.ticks_ns) / self.n_nodes as f64)
+        let (ticks_ns, n_nodes) = (self.ticks_ns.middle, self.n_nodes as f64);
+        Ok(Spread::of(seconds_ns.iter().map(|second_ns| (second_ns - ticks_ns) / n_nodes)))
     }
 
     /// Measures the cost of the nodes at rest.
@@ -271,10 +275,10 @@ impl Cluster {
         let seconds = Duration::from_secs(self.plan.seconds as u64);
         let rounds = (seconds.as_nanos() / UNANSWERED.as_nanos()) as usize;
         let beats = Beats { rounds, every: UNANSWERED, are_spread: false };
-        let second_ns = self.median_ns(|crowd| crowd.beat(beats))?;
+        let second_ns = Spread::of(self.readings_ns(|crowd| crowd.beat(beats))?).middle;
         let traffic = self.crowd.take_traffic();
-        let each_ns =
-            (second_ns - self.ticks_ns) * seconds.as_secs_f64() / (rounds * self.n_nodes) as f64;
+        let each_ns = (second_ns - self.ticks_ns.middle) * seconds.as_secs_f64()
+            / (rounds * self.n_nodes) as f64;
         let answered = traffic.answers as f64 / traffic.beats.max(1) as f64;
         // each = receive + answered * answer, and gathered = receive + answer.
         let answer_ns = (gathered_ns - each_ns) / (1.0 - answered);
