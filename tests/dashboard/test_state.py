@@ -177,6 +177,28 @@ def test_summaries_count(busy: Head) -> None:
         ("/api/v0/tasks/summarize?age=old", 400, "`age`"),
         ("/api/v0/actors?filter_keys=a", 400, "filter_values"),
         ("/api/v0/actors?filter_keys=a&filter_predicates=%3D&filter_values=b", 400, "`a`"),
+        ("/api/v0/actors?next=nowhere", 400, "`next`"),
+        ("/api/v0/tasks?next=nowhere", 400, "`next`"),
+        ("/api/v0/actors?order=name", 400, "pid"),
+        ("/api/v0/tasks?order=name", 400, "took, attempt_number"),
+        ("/api/v0/cluster_events?order=message", 400, "no column of numbers"),
+        ("/api/v0/tasks?ordr=took", 400, "did you mean `order`?"),
+        ("/api/v0/tasks?colour=red", 400, "filter_values"),
+        ("/api/v0/tasks?timeout=soon", 400, "`timeout`"),
+        ("/api/v0/tasks?exclude_driver=perhaps", 400, "`exclude_driver`"),
+        ("/api/v0/actors?filter_keys=pid&filter_predicates=%3D&filter_values=x", 400, "numbers"),
+        ("/api/v0/tasks?filter_keys=state&filter_predicates=%3D&filter_values=x", 400, "RUNNING"),
+        ("/api/v0/tasks/summarize?filter_keys=name", 400, "summary_by"),
+        ("/api/v0/tasks/summarize?summary_by=lineage", 400, "func_name"),
+        ("/api/v0/tasks/timeline?job_id=x", 400, "`job_id`"),
+        ("/api/v0/tasks/timeline?download=perhaps", 400, "`download`"),
+        ("/api/v0/tasks/activity?job_id=x", 400, "`job_id`"),
+        ("/api/v0/tasks/activity?most=all", 400, "`most`"),
+        ("/api/v0/logs?detail=perhaps", 400, "`detail`"),
+        ("/api/v0/logs/search?text=a&ignore_case=perhaps", 400, "`ignore_case`"),
+        ("/api/v0/metrics/past?form=0", 400, "did you mean `from`?"),
+        ("/api/v0/training?limit=1", 400, "it takes none"),
+        ("/api/jobs/?status=RUNNING", 400, "it takes none"),
         ("/api/v0/cats", 404, "cats"),
         ("/api/v0/nodes/summarize", 404, "nodes"),
         ("/nodes/0000", 404, "0000"),
@@ -187,6 +209,18 @@ def test_what_makes_no_sense_is_named(busy: Head, path: str, status: int, says: 
     answer = busy.ask("GET", path)
     assert answer.status == status
     assert says in answer.text
+
+
+def test_what_rays_clients_send_is_taken(busy: Head) -> None:
+    asked = {"limit": 5, "timeout": 30, "detail": False, "exclude_driver": True, "nocache": 1}
+    assert listed(busy, "actors", **asked, **equal(state="ALIVE"))["result"]
+    listed(busy, "tasks/summarize", timeout=30, summary_by="func_name")
+    listed(busy, "objects/summarize", timeout=30, summary_by="callsite")
+    actors = busy.get("/logical/actors")["data"]["actors"]
+    one = next(iter(actors))
+    assert set(busy.get(f"/logical/actors?ids={one}")["data"]["actors"]) == {one}
+    for path in ("/api/cluster_status?format=1", "/nodes?view=hostNameList", "/api/version?x=1"):
+        assert busy.ask("GET", path).status == 200, path
 
 
 def test_nodes_and_the_cluster_have_figures(busy: Head) -> None:

@@ -19,7 +19,7 @@ pub mod table;
 mod unknown;
 
 pub use refused::refusal;
-pub use unknown::{unknown, warnings};
+pub use unknown::{nearest, unknown, warnings};
 
 /// The release of Ray whose API this is, as a literal: what `ray --version` says.
 #[macro_export]

@@ -38,16 +38,19 @@ fn known() -> Vec<String> {
 }
 
 fn sentence(name: &str, known: &[String]) -> String {
-    let nearest = known
-        .iter()
-        .map(|known| (distance(&name.to_lowercase(), &known.to_lowercase()), known))
-        .min()
-        .filter(|(edits, _)| *edits <= EDITS_MAX);
-    let hint = match nearest {
-        Some((_, nearest)) => format!("did you mean {nearest}?"),
+    let hint = match nearest(name, known.iter().map(String::as_str)) {
+        Some(nearest) => format!("did you mean {nearest}?"),
         None => "docs/settings.md lists all settings.".to_owned(),
     };
     format!("The environment variable {name} is not a setting of Heliostat; {hint}")
+}
+
+/// The known name that a misspelt one was meant to be; capitals do not count. None: no name is near.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let edits_max = EDITS_MAX.min(name.chars().count() / 2);
+    let apart = |known: &str| distance(&name.to_lowercase(), &known.to_lowercase());
+    let found = known.into_iter().map(|known| (apart(known), known)).min();
+    found.filter(|(edits, _)| *edits <= edits_max).map(|(_, known)| known)
 }
 
 /// The number of insertions, deletions and replacements between two names.

@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use helio_types::JobId;
+
+use crate::page::flag;
 use crate::reply::Refusal;
 
 /// The query's fields; of one that is given twice the last counts.
@@ -23,9 +26,15 @@ impl Fields {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty() && *value != "None")
     }
 
-    /// Whether a field says yes.
-    pub(crate) fn says(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"))
+    /// Whether a field says yes; without it no.
+    pub(crate) fn says(&self, name: &str) -> Result<bool, Refusal> {
+        flag(name, self.get(name).unwrap_or_default()).map_err(Refusal::bad)
+    }
+
+    /// The id of a job; none where the field is not given.
+    pub(crate) fn job_id(&self) -> Result<Option<JobId>, Refusal> {
+        let wrong = |text| Refusal::bad(format!("`job_id` {text:?} is not the id of a job."));
+        self.get("job_id").map(|text| JobId::from_hex(text).map_err(|_| wrong(text))).transpose()
     }
 
     /// A whole number; none where the field is not given.

@@ -10,7 +10,8 @@ use helio_env::clock::unix_ms;
 
 use crate::App;
 use crate::access::{Head, Verdict};
-use crate::reply::{Refusal, Reply};
+use crate::parameters;
+use crate::reply::{Refusal, Reply, enveloped_refusal};
 
 /// Scripts and styles come from here alone, nobody shows the page in a frame, and answers, which are
 /// somebody's data, stay in no cache.
@@ -34,7 +35,10 @@ const NOT_OF_PAST: [&str; 6] = [
     "/api/autoscaler",
     "/api/prometheus",
 ];
-const GONE: &str = "This cluster is gone. Its history has rows and figures; logs, stacks and what would change something are not there.";
+/// Ray's clients of these routes read why they are refused from JSON.
+const STATE: &str = "/api/v0/";
+
+const GONE: &str = "This cluster has ended. Its history has rows and figures, but no logs and no stacks, and cannot be changed.";
 
 /// Whether a cluster that is gone can answer it.
 fn is_of_past(request: &Request) -> bool {
@@ -84,6 +88,12 @@ pub(crate) async fn keep(State(app): State<Arc<App>>, mut request: Request, next
     }
     if is_gone && !is_of_past(&request) {
         return with_headers(Refusal::missing(GONE).into_response());
+    }
+    if let Some(refusal) = parameters::refusal(&request) {
+        return with_headers(match request.uri().path().starts_with(STATE) {
+            true => enveloped_refusal(&refusal),
+            false => refusal.into_response(),
+        });
     }
     request.extensions_mut().insert(verdict);
     // The query is left out: the login's holds a key.

@@ -33,6 +33,7 @@ mod login_page;
 mod packages;
 mod page;
 mod page_routes;
+mod parameters;
 mod past;
 mod past_routes;
 mod patience;

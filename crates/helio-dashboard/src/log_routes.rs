@@ -32,8 +32,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(crate) async fn list(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Reply {
     let fields = Fields::parse(&query.unwrap_or_default());
     let found = match fields.says("detail") {
-        true => rows(&app, &fields).await.map(reply::enveloped),
-        false => files(&app, &fields).await.map(reply::enveloped),
+        Ok(true) => rows(&app, &fields).await.map(reply::enveloped),
+        Ok(false) => files(&app, &fields).await.map(reply::enveloped),
+        Err(refusal) => Err(refusal),
     };
     found.unwrap_or_else(|refusal| reply::enveloped_refusal(&refusal))
 }
@@ -120,8 +121,12 @@ fn owner(name: &str, node_id: &str, actors: &[Row]) -> Option<Owner> {
     if let Some(id) = file.strip_prefix("job-driver-").and_then(|rest| rest.strip_suffix(".log")) {
         return Some(Owner::Submission { submission_id: id.to_owned() });
     }
-    let stem = file.strip_prefix("worker-").and_then(|rest| rest.split('.').next());
-    let (worker_id, pid) = stem.and_then(|stem| stem.rsplit_once('-'))?;
+    let printed = file.strip_prefix("worker-").and_then(|rest| rest.split('.').next());
+    let own = file.strip_prefix("python-core-worker-").and_then(|rest| rest.strip_suffix(".log"));
+    let (worker_id, pid) = match (printed, own) {
+        (Some(stem), _) => stem.rsplit_once('-')?,
+        (None, stem) => stem?.rsplit_once('_')?,
+    };
     let pid: u64 = pid.parse().ok()?;
     let actor = actors
         .iter()
@@ -145,7 +150,7 @@ async fn lines_with(app: &App, fields: &Fields) -> Result<FoundLines, Refusal> {
     let request = LogRequest {
         question: LogQuestion::Search,
         text: text.to_owned(),
-        ignores_case: fields.says("ignore_case"),
+        ignores_case: fields.says("ignore_case")?,
         max,
         ..listing(fields)
     };
@@ -251,6 +256,7 @@ pub(crate) async fn read(
     }
     let fields = Fields::parse(&query.unwrap_or_default());
     let lines = fields.number("lines")?.unwrap_or(LINES);
+    let has_codes = !fields.says("filter_ansi_code")?;
     let Some(Meant { mut place, name, task_id }) = which(&app, &fields, media == "stream").await?
     else {
         return Ok(text(Body::empty()));
@@ -268,7 +274,7 @@ pub(crate) async fn read(
         place,
         request: LogRequest { question: LogQuestion::Read, from, max: READ_MAX, ..request },
         follows: media == "stream",
-        shown: Some(Shown::new(!fields.says("filter_ansi_code"))),
+        shown: Some(Shown::new(has_codes)),
     };
     Ok(text(Body::from_stream(stream::unfold(reading, Reading::next))))
 }

@@ -23,7 +23,7 @@ const LIMIT: usize = 100;
 pub(crate) struct Wanted {
     limit: usize,
     filters: Vec<Filter>,
-    /// Only rows after the one with this key.
+    /// `next` of an earlier answer: only rows behind its last one.
     after: Option<String>,
     /// The column by which rows are sorted, the largest value first; `None`: by their keys.
     order: Option<String>,
@@ -59,14 +59,19 @@ impl Wanted {
                 "limit" => wanted.limit = limit(&value)?,
                 "detail" => wanted.is_detailed = flag(&name, &value)?,
                 "why" => wanted.has_why = flag(&name, &value)?,
-                "next" => wanted.after = Some(value.into_owned()),
+                "next" => wanted.after = Some(value.into_owned()).filter(|after| !after.is_empty()),
+                "timeout" => check_timeout(&value)?,
+                // Heads list the drivers of jobs as jobs alone.
+                "exclude_driver" => {
+                    flag(&name, &value)?;
+                }
                 "order" => {
                     wanted.order = Some(value.to_lowercase()).filter(|name| !name.is_empty())
                 }
                 "filter_keys" => columns.push(value.to_lowercase()),
                 "filter_predicates" => predicates.push(value),
                 "filter_values" => values.push(value),
-                // The other parameters (`timeout`, `exclude_driver`) are decided elsewhere or have one answer here.
+                // `age` is read before the rows are asked for; other names are refused by then (`parameters.rs`).
                 _ => {}
             }
         }
@@ -89,7 +94,7 @@ impl Wanted {
     /// The answer.
     ///
     /// # Errors
-    /// A sentence: a filter names a column that there is not.
+    /// A sentence: a filter, the order or `next` does not fit these rows.
     pub(crate) fn page(&self, resource: Resource, told: &Told) -> Result<Page, String> {
         let rows = &told.rows;
         let columns = resource.names(true);
@@ -104,18 +109,29 @@ impl Wanted {
                 columns.join(", ")
             ));
         }
-        let order = self.order.as_deref();
-        if let Some(order) = order.filter(|&order| order != TOOK && !columns.contains(&order)) {
-            return Err(format!(
-                "There is no column `{order}` to put {} in order by, only {TOOK}, {}.",
-                resource.name(),
-                columns.join(", ")
-            ));
+        for filter in &self.filters {
+            filter.check(resource)?;
         }
+        let order = self.order.as_deref();
+        let orders = orders(resource);
+        if let Some(order) = order.filter(|order| !orders.contains(order)) {
+            let called = resource.name();
+            return Err(match orders.is_empty() {
+                true => {
+                    format!("There is no order by `{order}`: {called} have no column of numbers.")
+                }
+                false => format!(
+                    "There is no order by `{order}`: {called} can be in order by {}.",
+                    orders.join(", ")
+                ),
+            });
+        }
+        let after =
+            self.after.as_deref().map(|after| self.place_of(resource, after)).transpose()?;
         if let Some(calls) = &told.calls {
             // Locked once: a second time while a writer waits would be for ever.
             let calls = read(calls);
-            let chosen = self.of_calls(&calls, &self.columns(resource));
+            let chosen = self.of_calls(&calls, &self.columns(resource), after);
             return Ok(self.answer(told, calls.len(), chosen));
         }
         let mut chosen: Vec<(String, &Row)> = rows
@@ -124,8 +140,8 @@ impl Wanted {
             .map(|row| (place(resource, row, order), row))
             .collect();
         let filtered = chosen.len() as u64;
-        if let Some(after) = &self.after {
-            chosen.retain(|(key, _)| key > after);
+        if let Some(after) = after {
+            chosen.retain(|(key, _)| key.as_str() > after);
         }
         // The keys of a page, and no more, are put in order.
         if chosen.len() > self.limit && self.limit > 0 {
@@ -134,7 +150,7 @@ impl Wanted {
         let is_cut = chosen.len() > self.limit;
         chosen.truncate(self.limit);
         chosen.sort_by(|a, b| a.0.cmp(&b.0));
-        let next = chosen.last().filter(|_| is_cut).map(|(key, _)| key.clone());
+        let next = chosen.last().filter(|_| is_cut).map(|(key, _)| self.next_after(resource, key));
         let columns = self.columns(resource);
         let cut = |(_, row): (String, &Row)| -> Value {
             let value = |name| row.get(name).cloned().unwrap_or(Value::Null);
@@ -143,6 +159,31 @@ impl Wanted {
         let rows = chosen.into_iter().map(cut).collect::<Value>().to_string();
         let looked_at = told.rows.len();
         Ok(self.answer(told, looked_at, Chosen { rows, filtered, next, looked_at }))
+    }
+
+    /// Names the place of an answer's last row, for the one that follows.
+    fn next_after(&self, resource: Resource, place: &str) -> String {
+        format!("{}.{place}", self.stamp(resource, place))
+    }
+
+    /// The place that `next` names.
+    fn place_of<'n>(&self, resource: Resource, next: &'n str) -> Result<&'n str, String> {
+        let own =
+            next.split_once('.').filter(|(stamp, place)| *stamp == self.stamp(resource, place));
+        own.map(|(_, place)| place).ok_or_else(|| {
+            let called = resource.name();
+            format!(
+                "`next` {next:?} is not from an answer of {called} in this order: pass on what `next` of the last answer \
+                 says, and leave it out for the first."
+            )
+        })
+    }
+
+    /// Tells the places of one list in one order from those of others, and from what nobody has said.
+    fn stamp(&self, resource: Resource, place: &str) -> String {
+        let order = self.order.as_deref().unwrap_or_default();
+        let text = format!("{} {order} {place}", resource.name());
+        format!("{:08x}", crc32fast::hash(text.as_bytes()))
     }
 
     /// The columns that are shown.
@@ -181,14 +222,14 @@ impl Wanted {
     }
 
     /// The rows of a table of calls: a row is made of those that are shown, and most others are not looked at.
-    fn of_calls<'a>(&self, calls: &'a Calls, columns: &[&str]) -> Chosen {
+    fn of_calls<'a>(&self, calls: &'a Calls, columns: &[&str], after: Option<&str>) -> Chosen {
         let mut filters: Vec<OfCalls<'_>> = self.filters.iter().map(OfCalls::new).collect();
         let of_id = self.filters.iter().find_map(|filter| {
             let is_id = filter.is_equal && filter.column == "task_id";
             is_id.then(|| TaskId::from_hex(&filter.value).ok()).flatten()
         });
         let order = self.order.as_deref().map(Order::new);
-        let after = self.after.as_deref().map(|after| parse_place(after, order.is_some()));
+        let after = after.and_then(|after| parse_place(after, order.is_some()));
         let groups = of_id.is_none().then(|| self.groups_of(calls)).flatten();
         let wanted = groups.as_ref().map(|groups| calls.wanted(groups));
         let (mut filtered, mut looked_at) = (0, 0);
@@ -201,13 +242,7 @@ impl Wanted {
             }
             filtered += 1;
             let place = (order.map_or(0, |order| order.rank(&call)), call.key);
-            let is_after = match after {
-                Some(Some(after)) => place > after,
-                // No place of ours: nothing stands behind it.
-                Some(None) => false,
-                None => true,
-            };
-            if !is_after {
+            if after.is_some_and(|after| place <= after) {
             } else if kept.len() <= self.limit {
                 kept.push(Placed { place, call });
             } else if let Some(mut last) = kept.peek_mut()
@@ -244,7 +279,10 @@ impl Wanted {
             Some(_) => format!("{rank:020}.{}.{attempt:0>4}", id.hex()),
             None => format!("{}.{attempt:0>4}", id.hex()),
         };
-        let next = kept.last().filter(|_| is_cut).map(name);
+        let next = kept
+            .last()
+            .filter(|_| is_cut)
+            .map(|last| self.next_after(Resource::Tasks, &name(last)));
         let mut rows = "[".to_owned();
         for (place, kept) in kept.iter().enumerate() {
             if place > 0 {
@@ -406,6 +444,30 @@ pub(crate) fn warning(told: &Told) -> String {
 }
 
 impl Filter {
+    /// A value that no row can have is a mistake, and no list without rows.
+    fn check(&self, resource: Resource) -> Result<(), String> {
+        let Self { column, value, .. } = self;
+        let text = |kind: &str| format!("`filter_values` of {column} are {kind}, not {value:?}.");
+        if let Some((_, states)) = resource.states().filter(|(name, _)| name == column)
+            && !states.iter().any(|state| state.eq_ignore_ascii_case(value))
+        {
+            return Err(text(&states.join(", ")));
+        }
+        let Some(of) = resource.columns().iter().find(|of| of.name == column) else {
+            return Ok(());
+        };
+        if self.is_null_same() {
+            return Ok(());
+        }
+        if of.is_number() && value.parse::<f64>().is_err() {
+            return Err(text("numbers"));
+        }
+        if of.is_flag() && flag("", value).is_err() {
+            return Err(text("true or false"));
+        }
+        Ok(())
+    }
+
     fn is_null_same(&self) -> bool {
         self.value.is_empty() || self.value == "None"
     }
@@ -424,6 +486,16 @@ impl Filter {
 
 /// How long what has ended has taken: from `start_time_ms` to `end_time_ms`.
 const TOOK: &str = "took";
+
+/// What rows can stand in order by, the largest first: their numbers, and how long they took.
+fn orders(resource: Resource) -> Vec<&'static str> {
+    let numbers = resource.columns().iter().filter(|column| column.is_number());
+    let mut orders: Vec<&str> = numbers.map(|column| column.name).collect();
+    if ["start_time_ms", "end_time_ms"].iter().all(|time| orders.contains(time)) {
+        orders.insert(0, TOOK);
+    }
+    orders
+}
 
 /// Where a row stands: by its key, or behind what is larger and with that in order.
 fn place(resource: Resource, row: &Row, order: Option<&str>) -> String {
@@ -471,7 +543,16 @@ fn limit(text: &str) -> Result<usize, String> {
     }
 }
 
-fn flag(name: &str, text: &str) -> Result<bool, String> {
+/// How long an answer may take is the client's own business; a number of seconds it is.
+fn check_timeout(text: &str) -> Result<(), String> {
+    let is_one =
+        matches!(text, "" | "None") || text.parse().is_ok_and(|seconds: f64| seconds >= 0.0);
+    is_one
+        .then_some(())
+        .ok_or_else(|| format!("`timeout` must be a number of seconds, not {text:?}."))
+}
+
+pub(crate) fn flag(name: &str, text: &str) -> Result<bool, String> {
     match &*text.to_lowercase() {
         "true" | "1" => Ok(true),
         "false" | "0" | "" => Ok(false),
@@ -552,7 +633,55 @@ mod tests {
         assert_eq!(seen, (0..250).rev().map(|number| format!("{number:04}")).collect::<Vec<_>>());
         let wanted = Wanted::parse("order=colour").unwrap();
         let said = wanted.page(Resource::Actors, &Told::all(rows(), 0)).unwrap_err();
-        assert!(said.contains("`colour`") && said.contains("pid"), "{said}");
+        assert!(said.contains("colour") && said.contains("pid"), "{said}");
+    }
+
+    fn refusal(query: &str) -> String {
+        let wanted = Wanted::parse(query).unwrap();
+        wanted.page(Resource::Actors, &Told::all(rows(), 0)).unwrap_err()
+    }
+
+    #[test]
+    fn rows_stand_in_order_by_numbers_alone() {
+        for column in ["name", "state", "is_detached", "took"] {
+            let said = refusal(&format!("order={column}"));
+            assert!(said.contains(column) && said.contains("pid, num_restarts"), "{said}");
+        }
+        let wanted = Wanted::parse("order=severity").unwrap();
+        let said = wanted.page(Resource::Events, &Told::all(Vec::new(), 0)).unwrap_err();
+        assert!(said.contains("no column of numbers"), "{said}");
+    }
+
+    #[test]
+    fn only_what_an_answer_has_said_is_a_place_to_go_on_from() {
+        let next = ask("limit=70")["next"].as_str().unwrap().to_owned();
+        assert_eq!(keys(&ask(&format!("limit=1&next={next}"))), ["0070"]);
+        assert_eq!(keys(&ask("limit=1&next=")), ["0000"]);
+        let other = format!("{}.0070", next.split_once('.').unwrap().0);
+        for wrong in ["nowhere", "0070", "00000000.0069", &other, &format!("{next}&order=pid")] {
+            let said = refusal(&format!("next={wrong}"));
+            assert!(said.contains("`next`") && said.contains("actors"), "{said}");
+        }
+        let wanted = Wanted::parse(&format!("next={next}")).unwrap();
+        let said = wanted.page(Resource::Tasks, &table()).unwrap_err();
+        assert!(said.contains("`next`"), "{said}");
+    }
+
+    #[test]
+    fn a_filter_by_a_value_that_no_row_can_have_is_refused() {
+        let filter = |column: &str, value: &str| {
+            format!("filter_keys={column}&filter_predicates=%3D&filter_values={value}")
+        };
+        for (column, value, says) in [
+            ("state", "ALIFE", "RESTARTING"),
+            ("pid", "seven", "numbers"),
+            ("is_detached", "perhaps", "true or false"),
+        ] {
+            let said = refusal(&filter(column, value));
+            assert!(said.contains(column) && said.contains(value) && said.contains(says), "{said}");
+        }
+        assert_eq!(ask(&filter("state", "dependencies_unready"))["result"], json!([]));
+        assert_eq!(ask(&filter("is_detached", "None"))["num_filtered"], 250);
     }
 
     #[test]
@@ -597,6 +726,8 @@ mod tests {
             ("limit=-1", "`limit`"),
             ("limit=10001", "`next`"),
             ("detail=perhaps", "`detail`"),
+            ("exclude_driver=perhaps", "`exclude_driver`"),
+            ("timeout=soon", "`timeout`"),
             ("filter_keys=a", "filter_values"),
             ("filter_keys=a&filter_predicates=~&filter_values=b", "filter_predicates"),
         ] {

@@ -31,7 +31,7 @@ pub(crate) async fn stacks(
         let wrong = format!("`seconds` is a number from 0 to {SECONDS_MAX}, not {text:?}.");
         text.parse().ok().filter(|seconds| *seconds <= SECONDS_MAX).ok_or(Refusal::bad(wrong))
     })?;
-    let is_memory = fields.says("memory");
+    let is_memory = fields.says("memory")?;
     if is_memory && seconds == 0 {
         let text = format!(
             "`memory` goes with `seconds`, from 1 to {SECONDS_MAX}: what is allocated in that time is told."

@@ -11,7 +11,7 @@ use helio_observer::{Told, read};
 use helio_proto::control::{NodeInfo, Nodes};
 use helio_report::calls::Calls;
 use helio_report::{Resource, Row, as_asked, summary, trace, without_bundles};
-use helio_types::{JobId, ResourceSet};
+use helio_types::ResourceSet;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
@@ -201,7 +201,11 @@ pub(crate) async fn summarize(
             return reply::enveloped_refusal(&Refusal::missing(text));
         }
     };
-    let told = match (Resource::named(&name), age_of(&query.unwrap_or_default())) {
+    let query = query.unwrap_or_default();
+    if let Err(refusal) = check_summary_by(&name, &query) {
+        return reply::enveloped_refusal(&refusal);
+    }
+    let told = match (Resource::named(&name), age_of(&query)) {
         (Some(resource), Ok(age)) => app.answers.rows_of_age(&app, resource, age).await,
         (None, _) => Err(Refusal::missing("no such resource")),
         (_, Err(refusal)) => Err(refusal),
@@ -222,29 +226,37 @@ pub(crate) async fn summarize(
     }
 }
 
+/// There is one grouping of each.
+fn check_summary_by(name: &str, query: &str) -> Result<(), Refusal> {
+    let only = match name {
+        "tasks" => "func_name",
+        "actors" => "class",
+        _ => "callsite",
+    };
+    match Fields::parse(query).get("summary_by") {
+        Some(other) if other != only => {
+            Err(Refusal::bad(format!("`summary_by` of {name} is {only}, not {other:?}.")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// `GET /api/v0/tasks/timeline`: what ran when, for a viewer of traces.
 pub(crate) async fn timeline(
     State(app): State<Arc<App>>,
     RawQuery(query): RawQuery,
 ) -> Result<Reply, Refusal> {
-    let query = query.unwrap_or_default();
-    let field = |wanted: &str| {
-        form_urlencoded::parse(query.as_bytes())
-            .find(|(name, _)| name == wanted)
-            .map(|(_, value)| value)
-    };
-    let job = field("job_id").filter(|job| !job.is_empty());
+    let fields = Fields::parse(&query.unwrap_or_default());
+    let (job, is_download) = (fields.job_id()?, fields.says("download")?);
     let tasks = app.answers.rows(&app, Resource::Tasks).await?;
     let nodes = app.answers.rows(&app, Resource::Nodes).await?;
-    let of_job = |row: &&Row| job.as_ref().is_none_or(|job| row["job_id"].as_str() == Some(&**job));
-    let job_id = job.as_ref().and_then(|job| JobId::from_hex(job).ok());
-    let latest = tasks.latest(TRACED_MAX, |call| {
-        call.times_us().0 > 0 && (job.is_none() || call.job() == job_id)
-    });
+    let of_job = |row: &&Row| job.is_none_or(|job| row["job_id"].as_str() == Some(&job.hex()));
+    let latest = tasks
+        .latest(TRACED_MAX, |call| call.times_us().0 > 0 && (job.is_none() || call.job() == job));
     let rows: Vec<Row> = latest.iter().filter(of_job).cloned().collect();
     let events = trace::chrome(&rows, &nodes.rows, app.now_ms() * 1000);
     let mut reply = reply::json(&events);
-    if field("download").is_some_and(|value| value == "1") {
+    if is_download {
         let name = header::HeaderValue::from_static("attachment; filename=\"timeline.json\"");
         reply.headers_mut().insert(header::CONTENT_DISPOSITION, name);
     }
@@ -256,34 +268,26 @@ pub(crate) async fn activity(
     State(app): State<Arc<App>>,
     RawQuery(query): RawQuery,
 ) -> Result<Reply, Refusal> {
-    let (mut since, mut job, mut most) = (0, String::new(), activity::BARS_MAX);
     let query = query.unwrap_or_default();
     let age = age_of(&query)?;
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        match &*name {
-            "since" => {
-                let wrong =
-                    || Refusal::bad(format!("`since` is milliseconds since 1970, not {value:?}."));
-                since = value.parse().map_err(|_| wrong())?;
-            }
-            "job_id" => job = value.into_owned(),
-            "most" => {
-                let fits = value.parse().ok().filter(|most| *most <= activity::BARS_MAX);
-                let wrong = || {
-                    let max = activity::BARS_MAX;
-                    Refusal::bad(format!("`most` is a number of calls up to {max}, not {value:?}."))
-                };
-                most = fits.ok_or_else(wrong)?;
-            }
-            _ => {}
-        }
-    }
+    let fields = Fields::parse(&query);
+    let job = fields.job_id()?;
+    let since = fields.get("since").map_or(Ok(0), |text| {
+        let wrong = |_| Refusal::bad(format!("`since` is milliseconds since 1970, not {text:?}."));
+        text.parse().map_err(wrong)
+    })?;
+    let max = activity::BARS_MAX;
+    let most = fields.get("most").map_or(Ok(max), |text| {
+        let wrong =
+            || Refusal::bad(format!("`most` is a number of calls up to {max}, not {text:?}."));
+        text.parse().ok().filter(|most| *most <= max).ok_or_else(wrong)
+    })?;
     let tasks = app.answers.calls(&app, age).await?;
     let now = app.now_ms();
     Ok(app.changes.counted(|| {
         let none = Calls::default();
         let calls = tasks.calls.as_ref().map(read);
-        reply::json(&activity::bars(calls.as_deref().unwrap_or(&none), since, &job, most, now))
+        reply::json(&activity::bars(calls.as_deref().unwrap_or(&none), since, job, most, now))
     }))
 }
 
@@ -321,9 +325,8 @@ pub(crate) async fn nodes(
     RawQuery(query): RawQuery,
 ) -> Result<Reply, Refusal> {
     let nodes = app.answers.nodes(&app).await?;
-    let query = query.unwrap_or_default();
-    let view = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "view");
-    let view = view.map_or_else(|| "summary".to_owned(), |(_, value)| value.to_lowercase());
+    let fields = Fields::parse(&query.unwrap_or_default());
+    let view = fields.get("view").unwrap_or("summary").to_lowercase();
     match view.as_str() {
         "summary" => {
             let of = |node: &NodeInfo| (node.address.node_id.hex(), usage(node));
@@ -439,8 +442,13 @@ pub(crate) async fn cluster_status(State(app): State<Arc<App>>) -> Result<Reply,
     Ok(reply::json(&Envelope::saying("Got cluster status.", data)))
 }
 
-/// `GET /logical/actors`: actors by id.
-pub(crate) async fn actors(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
+/// `GET /logical/actors?ids=…,…`: actors by id, all unless some are named.
+pub(crate) async fn actors(
+    State(app): State<Arc<App>>,
+    RawQuery(query): RawQuery,
+) -> Result<Reply, Refusal> {
+    let fields = Fields::parse(&query.unwrap_or_default());
+    let ids: Option<Vec<&str>> = fields.get("ids").map(|ids| ids.split(',').collect());
     let told = app.answers.rows(&app, Resource::Actors).await?;
     let nodes = app.answers.rows(&app, Resource::Nodes).await?;
     let text = |row: &Row, name: &str| {
@@ -466,6 +474,8 @@ pub(crate) async fn actors(State(app): State<Arc<App>>) -> Result<Reply, Refusal
         };
         (actor.actor_id.clone(), actor)
     };
-    let data = LogicalActors { actors: told.rows.iter().map(one).collect() };
+    let is_wanted =
+        |row: &&Row| ids.as_ref().is_none_or(|ids| ids.contains(&text(row, "actor_id").as_str()));
+    let data = LogicalActors { actors: told.rows.iter().filter(is_wanted).map(one).collect() };
     Ok(reply::json(&Envelope::saying("All actors fetched.", data)))
 }

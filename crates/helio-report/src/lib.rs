@@ -22,6 +22,41 @@ pub use helio_scheduler::{as_asked, in_bundles, without_bundles};
 /// A row: column to value.
 pub type Row = serde_json::Map<String, serde_json::Value>;
 
+impl Column {
+    /// Whether its values are numbers: rows can stand in their order.
+    #[must_use]
+    pub fn is_number(&self) -> bool {
+        self.python.starts_with("int") || self.python.starts_with("float")
+    }
+
+    /// Whether its values are true or false.
+    #[must_use]
+    pub fn is_flag(&self) -> bool {
+        self.python.starts_with("bool")
+    }
+}
+
+const TASK_STATES: &[&str] = &[
+    "NIL",
+    "PENDING_ARGS_AVAIL",
+    "PENDING_NODE_ASSIGNMENT",
+    "PENDING_OBJ_STORE_MEM_AVAIL",
+    "PENDING_ARGS_FETCH",
+    "SUBMITTED_TO_WORKER",
+    "PENDING_ACTOR_TASK_ARGS_FETCH",
+    "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY",
+    "RUNNING",
+    "RUNNING_IN_RAY_GET",
+    "RUNNING_IN_RAY_WAIT",
+    "GETTING_AND_PINNING_ARGS",
+    "FINISHED",
+    "FAILED",
+];
+const ACTOR_STATES: &[&str] =
+    &["DEPENDENCIES_UNREADY", "PENDING_CREATION", "ALIVE", "RESTARTING", "DEAD"];
+const GROUP_STATES: &[&str] = &["PENDING", "PREPARED", "CREATED", "REMOVED", "RESCHEDULING"];
+const JOB_STATES: &[&str] = &["PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"];
+
 /// The kinds of rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resource {
@@ -98,6 +133,19 @@ impl Resource {
         }
     }
 
+    /// The column of its states, and Ray's names of them; none: a row has no state.
+    #[must_use]
+    pub fn states(self) -> Option<(&'static str, &'static [&'static str])> {
+        match self {
+            Self::Tasks => Some(("state", TASK_STATES)),
+            Self::Actors => Some(("state", ACTOR_STATES)),
+            Self::Nodes => Some(("state", &["ALIVE", "DEAD"])),
+            Self::Groups => Some(("state", GROUP_STATES)),
+            Self::Jobs => Some(("status", JOB_STATES)),
+            Self::Objects | Self::Workers | Self::Envs | Self::Events => None,
+        }
+    }
+
     /// Its columns, in the order in which they are shown.
     #[must_use]
     pub fn columns(self) -> &'static [Column] {
@@ -119,5 +167,29 @@ impl Resource {
     pub fn names(self, detail: bool) -> Vec<&'static str> {
         let shown = self.columns().iter().filter(|column| detail || !column.is_detail);
         shown.map(|column| column.name).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helio_proto::control::ActorPhase;
+    use helio_proto::group::GroupPhase;
+    use helio_proto::inspect::TaskPhase;
+
+    use super::*;
+
+    #[test]
+    fn states_are_those_that_rows_have() {
+        let check = |resource: Resource, name: &str| {
+            let (_, states) = resource.states().unwrap();
+            assert!(states.contains(&name), "{name}");
+        };
+        TaskPhase::ALL.iter().for_each(|phase| check(Resource::Tasks, phase.name()));
+        ActorPhase::ALL.iter().for_each(|phase| check(Resource::Actors, phase.name()));
+        GroupPhase::ALL.iter().for_each(|phase| check(Resource::Groups, phase.name()));
+        for resource in Resource::ALL {
+            let column = resource.states().map(|(column, _)| column);
+            assert!(column.is_none_or(|column| resource.names(false).contains(&column)));
+        }
     }
 }
