@@ -187,14 +187,14 @@ def look(head: web.Head) -> None:
         page.emulate_media(color_scheme="light")
         opened(page, "nodes")
         page.get_by_role("img", name="Memory of the machine, GiB").wait_for(timeout=WAIT)
-        page.get_by_role("heading", name="The machine", exact=True).scroll_into_view_if_needed()
+        page.get_by_role("heading", name="Machine", exact=True).scroll_into_view_if_needed()
         picture(page, "page-machine")
         # One that has allocated nothing, or ends meanwhile, has no graph.
         for at in range(8):
             page.goto(f"{page.url.partition('#')[0]}#/workers")
             works = page.locator("main tr", has_text="worker").filter(has_text="ALIVE").nth(at)
             works.locator("a[href^='#/workers/']").first.click(timeout=WAIT)
-            page.get_by_role("button", name="Memory of 10 s").click(timeout=WAIT)
+            page.get_by_role("button", name="Memory profile, 10 s").click(timeout=WAIT)
             try:
                 page.get_by_role("group", name="Flame graph").wait_for(timeout=30_000)
             except Error:
@@ -208,7 +208,7 @@ def look(head: web.Head) -> None:
         page.get_by_role("img", name="loss over steps").wait_for(timeout=WAIT)
         picture(page, "page-training")
         opened(page, "datasets")
-        page.get_by_role("img", name="Rows a second").wait_for(timeout=WAIT)
+        page.get_by_role("img", name="Rows/s").wait_for(timeout=WAIT)
         picture(page, "page-dataset")
         opened(page, "tuning")
         page.get_by_role("img", name="Parallel coordinates").wait_for(timeout=WAIT)

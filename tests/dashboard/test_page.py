@@ -69,9 +69,9 @@ def test_a_real_browser_shows_the_cluster(head: Head) -> None:
             ("nodes", "head"),
             ("jobs", "shown"),
             ("jobs/shown", "seen in the page"),
-            ("training", "No training run was started"),
-            ("actors", "No actors here"),
-            ("tasks", "By function"),
+            ("training", "No training run has been started"),
+            ("actors", "No actors outside of libraries"),
+            ("tasks", "Calls by function"),
             ("logs", "node.err"),
         ):
             page.goto(f"{head.url}/#/{part}")
@@ -134,16 +134,16 @@ def test_a_real_browser_shows_a_training_run_that_goes_on(head: Head, tmp_path: 
             page.locator("p", has_text="2 of 2 in quorum").wait_for(timeout=120_000)
             table = page.get_by_role("table", name="Replacements")
             table.get_by_text("killed by signal 9").wait_for(timeout=120_000)
-            table.get_by_text(re.compile(r"^after \d")).wait_for(timeout=120_000)
+            table.get_by_text(re.compile(r"^\d[\d.]* m?s")).wait_for(timeout=120_000)
             table = page.get_by_role("table", name="Checkpoints")
-            row = table.get_by_role("row").filter(has_text="of report 1").filter(has_text="0, 1")
-            row.get_by_text("on its way").wait_for(timeout=120_000)
+            row = table.get_by_role("row").filter(has_text="report 1").filter(has_text="0, 1")
+            row.get_by_text("uploading").wait_for(timeout=120_000)
             told = head.get("/api/v0/training")
             assert told["runs"][0]["seen"]["replacements"]
             assert differences(told, "Runs<TrainingRun>") == []
             driver.process.kill()
             driver.process.wait(120)
-            page.get_by_role("heading", name="ITS DRIVER HAS ENDED").wait_for(timeout=120_000)
+            page.get_by_role("heading", name="DRIVER ENDED").wait_for(timeout=120_000)
     finally:
         driver.process.kill()
 
@@ -214,15 +214,26 @@ def test_a_real_browser_shows_curves_and_two_runs_over_each_other(
             page.get_by_role("link", name="yesterday").click()
             page.get_by_role("heading", name="yesterday FINISHED").wait_for(timeout=120_000)
             attempts = page.get_by_role("table", name="Attempts")
-            first = attempts.get_by_role("row").filter(has_text="the beginning")
+            first = attempts.get_by_role("row").filter(has_text="scratch")
             first.get_by_text("killed by signal 9").wait_for(timeout=120_000)
             second = attempts.get_by_role("row").filter(has_text="checkpoint_")
             second.wait_for(timeout=120_000)
+            # Its ranks lead to their processes, one of which has taken the place of another.
+            ranks = page.get_by_role("table", name="Ranks").locator("tbody tr")
+            assert ranks.count() == 2
+            lost = [text.split() for text in ranks.nth(1).locator("td").all_text_contents()]
+            assert (lost[1], lost[4], lost[6]) == (["FINISHED"], ["10"], ["1"])
+            ranks.nth(1).locator("a[href^='#/actors/']").wait_for(timeout=120_000)
+            ranks.nth(1).locator("a[href^='#/workers/']").click()
+            page.get_by_role("heading", name=re.compile(r"Process \d+ on")).wait_for(
+                timeout=120_000
+            )
+            page.go_back()
             # Both over each other, the earlier one first.
-            page.get_by_label("compared with").select_option(index=1)
+            page.get_by_label("Compare yesterday with").select_option(index=1)
             page.get_by_role("heading", name="yesterday and today").wait_for(timeout=120_000)
             figures = page.get_by_role("table", name="Comparison")
-            row = figures.get_by_role("row").filter(has_text="reports a second")
+            row = figures.get_by_role("row").filter(has_text="reports/s")
             assert re.search(r"\d\.\d\d$", row.inner_text())
             assert figures.get_by_role("row").filter(has_text="failures").inner_text().split() == [
                 *("failures", "1", "0")

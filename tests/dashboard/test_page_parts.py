@@ -29,7 +29,7 @@ def quick(x):
 
 @ray.remote(max_retries=0)
 def breaks():
-    raise ValueError("The table has no column `price`.")
+    raise ValueError("The table has no column `price`." + f" (part {time.time_ns()})")
 
 @ray.remote(num_cpus=64)
 def too_large():
@@ -73,13 +73,13 @@ def busy(head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]
 def test_the_overview_shows_nodes_tasks_what_waits_and_what_failed(busy: Head) -> None:
     with opened(busy) as page:
         page.get_by_role(
-            "application", name=re.compile(r"Tasks of the last minute: [1-9]")
+            "application", name=re.compile(r"Tasks in the last minute: [1-9]")
         ).wait_for(timeout=WAIT)
-        waits = page.get_by_role("table", name="What waits")
+        waits = page.get_by_role("table", name="Waiting for resources")
         waits.get_by_role("row").filter(has_text="64 CPU").wait_for(timeout=WAIT)
         failed = page.get_by_role("table", name="Failed tasks")
         row = failed.get_by_role("row").filter(has_text="breaks")
-        row.get_by_text("ValueError: The table has no column `price`.").wait_for(timeout=WAIT)
+        row.get_by_text("ValueError: The table has no column `price`. (part").wait_for(timeout=WAIT)
         accessible(page)
         for theme in ("dark", "light"):
             page.emulate_media(color_scheme=theme)
@@ -90,14 +90,14 @@ def test_the_overview_shows_nodes_tasks_what_waits_and_what_failed(busy: Head) -
         # By keyboard: to the page, past the parts.
         page.keyboard.press("Home")
         page.locator("body").press("Tab")
-        page.get_by_role("link", name="To the page").press("Enter")
+        page.get_by_role("link", name="Skip to content").press("Enter")
         assert page.evaluate("document.activeElement.id") == "main"
 
 
 def test_the_task_stream_is_gone_through_by_keyboard(busy: Head) -> None:
     with opened(busy) as page:
         stream = page.get_by_role(
-            "application", name=re.compile(r"Tasks of the last minute: [1-9]")
+            "application", name=re.compile(r"Tasks in the last minute: [1-9]")
         )
         stream.wait_for(timeout=WAIT)
         stream.focus()
@@ -119,8 +119,8 @@ def test_metrics_have_a_past(busy: Head) -> None:
         for name in ("CPUs", "CPUs of the machine, %", "Memory of the machine, GiB"):
             page.get_by_role("img", name=name, exact=True).wait_for(timeout=WAIT)
         accessible(page)
-        page.get_by_label("Seen").select_option("a day")
-        page.get_by_text("means of").wait_for(timeout=WAIT)
+        page.get_by_label("Range").select_option("last day")
+        page.get_by_text("averages over").wait_for(timeout=WAIT)
         fits(page, 400)
         accessible(page)
         page.emulate_media(color_scheme="dark")
@@ -139,9 +139,9 @@ def test_each_list_leads_to_the_page_of_each_thing(busy: Head) -> None:
         page.get_by_role("heading", name=re.compile(r"Process \d+ on .* ALIVE")).wait_for(
             timeout=WAIT
         )
-        page.get_by_role("button", name="Stacks").click()
+        page.get_by_role("button", name="Stack dump").click()
         page.locator("pre[aria-label=Stacks]").get_by_text("stays_here").wait_for(timeout=WAIT)
-        page.get_by_role("button", name="Flame graph of 5 s").click()
+        page.get_by_role("button", name="CPU profile, 5 s").click()
         flame = page.get_by_role("group", name="Flame graph")
         flame.get_by_role("button", name=re.compile("stays_here")).first.wait_for(timeout=WAIT)
         accessible(page)
@@ -149,6 +149,7 @@ def test_each_list_leads_to_the_page_of_each_thing(busy: Head) -> None:
         goto(page, busy, "errors")
         errors = page.get_by_role("table", name="Errors")
         row = errors.get_by_role("row").filter(has_text="breaks")
+        # They name another part each.
         row.get_by_role("cell", name="3", exact=True).wait_for(timeout=WAIT)
         row.locator("a[href*='tasks/']").click()
         page.get_by_role("heading", name="breaks FAILED").wait_for(timeout=WAIT)
@@ -181,9 +182,9 @@ def test_each_list_leads_to_the_page_of_each_thing(busy: Head) -> None:
         ("jobs", "driver"),
         ("nodes", "head"),
         ("training", "No training run"),
-        ("tuning", "No search was started"),
-        ("datasets", "No dataset was executed"),
-        ("serving", "No application is served"),
+        ("tuning", "No search has been started"),
+        ("datasets", "No dataset has been executed"),
+        ("serving", "This cluster serves no application"),
         ("logs", "node.err"),
     ],
 )
@@ -209,10 +210,10 @@ def test_each_part_is_accessible_and_fits(busy: Head, part: str, text: str) -> N
         ("nodes/ab", "There is no node ab."),
         ("placement_groups/ab", "There is no placement group ab."),
         ("jobs/ab", "ab"),
-        ("datasets/ab", "No execution ab is known"),
-        ("tuning/ab", "No search ab is known"),
+        ("datasets/ab", "There is no execution ab"),
+        ("tuning/ab", "There is no search ab"),
         ("serving/ab", "There is no application ab."),
-        ("training/ab", "No training run ab is known"),
+        ("training/ab", "There is no training run ab"),
         ("nothing", "There is no page of that name"),
         ("tasks/%", "There is no task %."),
     ],
@@ -298,7 +299,7 @@ def test_datasets_searches_and_applications(own_head: Head, tmp_path: Path) -> N
             fits(page, 1280)
             (tmp_path / "gate").touch()
             page.get_by_role("heading", name="the-search FINISHED").wait_for(timeout=WAIT)
-            best = page.locator("p", has_text="The best trial")
+            best = page.locator("p", has_text="Best trial")
             best.get_by_text("lr=0.25").wait_for(timeout=WAIT)
             page.get_by_role("img", name="Best loss so far").wait_for(timeout=WAIT)
             failed = page.get_by_role("table", name="Errors").get_by_role("row")

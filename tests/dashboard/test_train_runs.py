@@ -146,6 +146,17 @@ def test_what_the_page_is_told_of_a_run_that_goes_on(head: Head, tmp_path: Path)
         curves = head.get(f"/api/v0/training/{run['run_id']}/curves")
         assert differences(curves, "RunCurves") == []
         assert "Checkpoints on their way, of report 1: all ranks" in run["text"]
+        # The process of each rank is one that the cluster knows.
+        workers = head.get("/api/v0/workers?detail=1")["data"]["result"]["result"]
+        known = {(row["worker_id"], row["pid"], row["node_id"]) for row in workers}
+        actors = head.get("/api/v0/actors")["data"]["result"]["result"]
+        ranks = run["seen"]["ranks"]
+        assert [(row["rank"], row["state"], row["restarts"]) for row in ranks] == [
+            (0, "running", 0),
+            (1, "running", 0),
+        ]
+        assert {(row["worker_id"], row["pid"], row["node_id"]) for row in ranks} <= known
+        assert {row["actor_id"] for row in ranks} <= {row["actor_id"] for row in actors}
         assert (run["seen"]["state"], run["seen"]["workers"]) == ("running", 2)
         assert run["written_at"] >= run["seen"]["storing"][0]["since"] >= run["seen"]["started_at"]
         driver.process.kill()

@@ -211,6 +211,7 @@ def test_what_the_head_is_told_is_plain_data() -> None:
 
     fresh = seen(record())
     assert fresh["quorum"] is None
+    assert [row["reported_at"] for row in fresh["ranks"]] == [None] * 4
     assert fresh["checkpoints"] == fresh["storing"] == fresh["times"] == fresh["replacements"] == []
     run = lost(quorums(record(), (1002.0, 7, 30, (0,))), 1010.0, rank=3)
     run.step_times = [StepTimes(rank, 9, (0.1 * rank,) * len(PHASES)) for rank in range(100)]
@@ -227,3 +228,36 @@ def test_what_the_head_is_told_is_plain_data() -> None:
     assert found["checkpoints"] == [{"name": "checkpoint_0", "at": 1004.0, "in_flight_s": 1.5}]
     ranks = [times["rank"] for times in found["times"]]
     assert ranks == list(range(36, 100)), "the slowest ranks are shown"
+
+
+def test_the_head_is_told_of_the_process_of_each_rank() -> None:
+    from heliostat.train.controller.record import AttemptRecord, WorkerSpan
+    from heliostat.train.controller.seen import seen
+    from heliostat.train.messages import WorkerInfo
+
+    run = record(100)
+    run.attempt.workers[98].state = "died"
+    # Rank 1 has a new process, the others go on in theirs.
+    run.attempts.append(AttemptRecord(1, 1020.0, 100, started_at=1021.0))
+    assert seen(run)["ranks"][-1]["state"] == "died", (
+        "until the next ones run, the last ones are shown"
+    )
+    for rank in range(100):
+        info = WorkerInfo("n1", "10.0.0.1", "host", 500 + rank, [], f"w{rank}", f"a{rank}")
+        run.attempt.workers.append(WorkerSpan.of(rank, info, rank == 1))
+    run.attempt.workers[99].state = "failed"
+    run.reported.update({0: (7, 1030.0)})
+    ranks = {row.pop("rank"): row for row in json.loads(json.dumps(seen(run)["ranks"]))}
+    assert list(ranks) == [*range(63), 99], "those that have failed, and the first ones"
+    assert ranks[0] == {
+        "state": "running",
+        "node_id": "n1",
+        "host": "host",
+        "pid": 500,
+        "worker_id": "w0",
+        "actor_id": "a0",
+        "reports": 7,
+        "reported_at": 1030.0,
+        "restarts": 0,
+    }
+    assert (ranks[1]["restarts"], ranks[1]["reported_at"]) == (1, None)

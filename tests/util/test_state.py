@@ -518,7 +518,7 @@ print("rows=%d" % sum("LOCAL_REFERENCE" in line for line in rows.splitlines()))
     assert "1.91 MB LOCAL_REFERENCE" in done.value("line")
     assert "their_script.py:put:7" in done.value("line")
     assert done.value("group") == "True"
-    assert done.value("total").startswith("Together: ")
+    assert done.value("total").startswith("Total: ")
     assert done.value("rows") == "1"
 
 

@@ -82,7 +82,7 @@ fn serve_until_it_ends(temp_dir: &Path, found: &Found, port: Option<u16>) -> Res
         history: None,
     });
     output::line(&link(&url, &token)?);
-    output::line("It is served until Ctrl-C, or until the session ends.");
+    output::line("Serving until Ctrl-C, or until the session ends.");
     let is_there = |one: &Found| one.dir == found.dir && one.is_alive();
     while session::find(temp_dir).iter().any(is_there) {
         std::thread::sleep(LOOK);

@@ -11,12 +11,15 @@ use helio_observer::history::Recorded;
 use helio_observer::read;
 use helio_report::rows::moment;
 
-use crate::{args, dashboard, folder, in_python, names, output};
+use crate::{args, dashboard, folder, in_python, names, output, table};
 
 /// Within a session's folder: its history.
 const FOLDER: &str = "history";
 /// Beside it or in it: the figures of machines.
 const FIGURES: &str = "metrics";
+
+/// The columns of the list; the folder, which is long, stands last.
+const COLUMNS: [&str; 5] = ["from", "to", "tasks", "size", "folder"];
 
 /// How long after it has failed the copying is tried again.
 const COPY_AGAIN: Duration = Duration::from_secs(30);
@@ -111,25 +114,31 @@ fn is_history(dir: &Path) -> bool {
 fn list() -> Result<(), String> {
     let all = all();
     if all.is_empty() {
-        output::line(
-            "There are no histories on this machine: heads write them that serve a dashboard.",
-        );
+        output::line("There are no histories on this machine. A head with a dashboard writes one.");
     }
+    let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
     for dir in all {
         let sizes = fs::read_dir(&dir).into_iter().flatten().flatten();
         let bytes: u64 = sizes.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum();
-        output::line(&match Recorded::open(&dir) {
-            Ok(told) => format!(
-                "{}  {} to {}  {} tasks, {:.1} MB",
-                dir.display(),
-                moment(told.begun_ms),
-                moment(told.ended_ms),
-                read(&told.calls()).len(),
-                bytes as f64 / 1e6
-            ),
-            Err(why) => format!("{}  {why}", dir.display()),
-        });
+        match Recorded::open(&dir) {
+            Ok(told) => {
+                let cells = [
+                    moment(told.begun_ms),
+                    moment(told.ended_ms),
+                    read(&told.calls()).len().to_string(),
+                    format!("{:.1} MB", bytes as f64 / 1e6),
+                    dir.display().to_string(),
+                ];
+                let named = COLUMNS.iter().zip(cells);
+                rows.push(named.map(|(name, cell)| ((*name).to_owned(), cell.into())).collect());
+            }
+            Err(why) => unreadable.push(format!("{}: {why}", dir.display())),
+        }
     }
+    if !rows.is_empty() {
+        output::print(&table::whole(&rows, &COLUMNS));
+    }
+    unreadable.iter().for_each(|line| output::line(line));
     Ok(())
 }
 
@@ -167,7 +176,7 @@ fn open(place: Option<&str>, port: Option<u16>) -> Result<(), String> {
     let _ = fs::remove_dir_all(&own);
     output::line(&dashboard::link(&url, &token)?);
     output::line(&shown);
-    output::line("It is served until Ctrl-C.");
+    output::line("Serving until Ctrl-C.");
     loop {
         std::thread::sleep(Duration::from_secs(3600));
     }

@@ -75,7 +75,8 @@ pub(crate) fn within(width: usize, rows: &[Row], columns: &[&str]) -> String {
     let mut text = written(&lines);
     if !left_out.is_empty() {
         left_out.reverse();
-        let said = format!("Not shown for want of room, but by --wide: {}.", left_out.join(", "));
+        let said =
+            format!("Too wide to show here: {}. Use --wide to see them.", left_out.join(", "));
         text.push_str(&folded(&said, width));
     }
     text
@@ -173,7 +174,7 @@ mod tests {
         for width in [200, 120, 100, 90, 80, 60] {
             let text = within(width, &rows, &columns);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
-            assert_eq!(text.contains("for want of room"), width <= 90, "{width}: {text}");
+            assert_eq!(text.contains("Too wide to show here"), width <= 90, "{width}: {text}");
             assert!(text.contains(id), "{text}");
             assert!(!text.contains("FUNC") && !text.contains("ERROR"), "{text}");
         }

@@ -92,6 +92,9 @@ class WorkerInfo:
     hostname: str
     pid: int
     gpu_ids: list[str]
+    # Their pages in the head's page are found by these.
+    worker_id: str = ""
+    actor_id: str = ""
 
 
 @dataclass

@@ -207,6 +207,11 @@ export type Failures = {
   left_out: number;
 };
 
+export type FoundFiles = {
+  files: Array<LogFile>;
+  silent: Array<Silent>;
+};
+
 /** The calls of a function. */
 export type FunctionCounts = {
   func_or_class_name: string;
@@ -303,6 +308,17 @@ export type LoadMetricsReport = {
   resourceDemand: Array<WaitingDemand>;
 };
 
+export type LogFile = {
+  node_id: string;
+  node_ip: string;
+  name: string;
+  kind: string;
+  /** Bytes. */
+  size: number;
+  modified_ms: number;
+  owner: Record<string, string | number | null> | null;
+};
+
 /** A node and its machine. */
 export type Machine = {
   hostname: string;
@@ -392,6 +408,20 @@ export type Quorum = {
   step: number | null;
   groups: Array<number>;
   of: number;
+};
+
+/** The latest process of a rank. */
+export type Rank = {
+  rank: number;
+  state: string;
+  node_id: string;
+  host: string;
+  pid: number;
+  worker_id: string;
+  actor_id: string;
+  reports: number;
+  reported_at: number | null;
+  restarts: number;
 };
 
 export type Raylet = {
@@ -487,6 +517,12 @@ export type SeenStack = {
   count: number;
 };
 
+/** A node that did not answer. */
+export type Silent = {
+  node_id: string;
+  why: string;
+};
+
 /** The stacks of a worker, or the bytes that each has allocated (`util/state/stack_answer.py`). */
 export type StackAnswer = {
   title: string;
@@ -565,6 +601,7 @@ export type Training = {
   times: Array<StepTimes>;
   storing: Array<Storing>;
   checkpoints: Array<StoredCheckpoint>;
+  ranks: Array<Rank>;
   attempts: Array<Attempt>;
   quorum: Quorum | null;
   replacements: Array<Replacement>;
@@ -574,6 +611,7 @@ export type Training = {
 export type TrainingRun = {
   name: string;
   run_id: string;
+  job_id: string;
   is_over: boolean;
   is_left: boolean;
   text: string;
@@ -645,7 +683,7 @@ export interface Answers {
   "/api/v0/objects/summarize": Envelope<Inner<Summarized<ObjectSummary>>>;
   "/api/v0/tasks/activity": Activity;
   "/api/v0/tasks/errors": Failures;
-  "/api/v0/logs": Envelope<Inner<{ [key in string]: Array<string> }>>;
+  "/api/v0/logs": Envelope<Inner<FoundFiles>>;
   "/api/v0/metrics/past": Curves;
   "/api/v0/metrics/machines": MachineCurves;
   "/api/v0/stacks/{node}/{pid}": StackAnswer;

@@ -110,6 +110,11 @@ export function standIn(history: PastOfCluster): void {
   plan();
 }
 
+/** Whether the cluster has ended, and what is seen is its history. */
+export function isPast(): boolean {
+  return past !== undefined;
+}
+
 /** The time in milliseconds, of a cluster that is gone when it was heard of last. */
 export function now(): number {
   return past?.ended_ms ?? Date.now();

@@ -57,14 +57,24 @@ function useIsDark(): boolean {
   return isDark;
 }
 
+const LARGE = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
+
 /** A number of an axis in few characters. */
 function short(value: number): string {
   const size = Math.abs(value);
-  return size !== 0 && (size >= 1e5 || size < 1e-3) ? value.toExponential(1).replace("e+", "e") : String(Number(value.toPrecision(4)));
+  if (size >= 1e5 && size < 1e15) return LARGE.format(value);
+  return size !== 0 && (size >= 1e15 || size < 1e-3) ? value.toExponential(1).replace("e+", "e") : String(Number(value.toPrecision(4)));
+}
+
+/** Time since a start, in the unit of the distance between two marks. */
+function elapsed(seconds: number[], step: number): string[] {
+  const [unit, name] = step >= 3600 ? [3600, "h"] : step >= 60 ? [60, "min"] : [1, "s"];
+  return seconds.map((at) => `${Number((at / unit).toFixed(3))} ${name}`);
 }
 
 // Moments are shown to the second, and no closer than that.
 const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400, 604_800];
+const ELAPSED = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, ...SECONDS];
 // Amounts of bytes are shown in round units.
 const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
 // Less than half a minute of moments is no past.
@@ -107,7 +117,7 @@ export function Chart({ label, times, series, isMoment = true, across, fromZero 
     const element = place.current;
     if (!element) return;
     const axis = { size: 28, stroke: colour(element, "--dim"), grid: { stroke: colour(element, "--rule"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-    const unit = across?.startsWith("second") ? " s" : "";
+    const isElapsed = across?.startsWith("second");
     const [good, bad] = [colour(element, "--good"), colour(element, "--bad")];
     const range = (_: uPlot, low: number, high: number): uPlot.Range.MinMax => [Math.min(0, low), Math.max(1, low + 1.05 * (high - low))];
     const made = new uPlot(
@@ -116,7 +126,7 @@ export function Chart({ label, times, series, isMoment = true, across, fromZero 
         height: HEIGHT,
         legend: { show: labels.length > 1, live: labels.length < 5, markers: { width: 0, fill: (_, at) => colour(element, COLOURS[(at - 1) % COLOURS.length]!) } },
         scales: { x: { time: isMoment, range: isMoment ? (_, low, high) => [Math.min(low, high - MOMENTS_MIN), high] : undefined }, y: fromZero ? { range } : {} },
-        axes: [isMoment ? { ...axis, space: 70, incrs: SECONDS, values: clock } : { ...axis, values: (_, values) => values.map((value) => short(value) + unit) }, { ...axis, incrs: isBytes ? BYTES : undefined, size: isBytes ? 64 : 48, values: (_, values) => values.map(isBytes ? bytes : short) }],
+        axes: [isMoment ? { ...axis, space: 70, incrs: SECONDS, values: clock } : { ...axis, incrs: isElapsed ? ELAPSED : undefined, values: (_, values, __, ___, step) => (isElapsed ? elapsed(values, step) : values.map(short)) }, { ...axis, incrs: isBytes ? BYTES : undefined, size: isBytes ? 64 : 48, values: (_, values) => values.map(isBytes ? bytes : short) }],
         series: [
           across === undefined ? {} : { label: across },
           ...labels.map((name, at) => ({

@@ -36,18 +36,18 @@ function facts(runs: Run[]): Fact[] {
   const own = (run: Run) => run.seen.times.map((times) => total(times) - times.spent[waiting]!);
   const slowest = (run: Run) => (run.seen.times.length > 0 ? Math.max(...own(run)) : null);
   return [
-    said("began", (run) => moment(1000 * run.seen.started_at)),
+    said("started", (run) => moment(1000 * run.seen.started_at)),
     said("state", stateOf),
-    measured("took", runs.map(tookOf), seconds),
+    measured("duration", runs.map(tookOf), seconds),
     said("workers", (run) => run.seen.workers),
     said("reports", (run) => run.seen.reports),
-    measured("reports a second", runs.map((run) => run.seen.reports_per_s), (value) => String(Number(value.toPrecision(4)))),
+    measured("reports/s", runs.map((run) => run.seen.reports_per_s), (value) => String(Number(value.toPrecision(4)))),
     said("failures", (run) => run.seen.failures),
     said("checkpoints", (run) => run.seen.checkpoint_count),
-    measured("a checkpoint on its way", runs.map((run) => run.seen.in_flight_mean_s), seconds),
-    measured("a step", runs.map((run) => mean(run.seen.times.map(total))), milliseconds),
-    measured("the slowest rank's own", runs.map(slowest), milliseconds),
-    ...phases.map((name, phase) => measured(`of a step, ${name}`, runs.map((run) => meanOf(run, (spent) => spent[phase]!)), milliseconds)),
+    measured("checkpoint upload", runs.map((run) => run.seen.in_flight_mean_s), seconds),
+    measured("step", runs.map((run) => mean(run.seen.times.map(total))), milliseconds),
+    measured("slowest rank without waiting", runs.map(slowest), milliseconds),
+    ...phases.map((name, phase) => measured(`step: ${name}`, runs.map((run) => meanOf(run, (spent) => spent[phase]!)), milliseconds)),
   ].filter(({ texts }) => texts.some(Boolean));
 }
 
@@ -75,9 +75,9 @@ export function Compared({ runs: given }: { runs: [Run, Run] }): JSX.Element {
           empty=""
           rows={facts(runs)}
           columns={[
-            { title: "", of: (fact) => fact.title },
-            ...names.map((name, at) => ({ title: name, of: (fact: Fact) => fact.texts[at] })),
-            { title: "second / first", of: (fact) => fact.ratio },
+            { title: "Figure", of: (fact) => fact.title },
+            ...names.map((name, at) => ({ title: name, of: (fact: Fact) => fact.texts[at], number: true })),
+            { title: "Ratio, second / first", of: (fact) => fact.ratio, number: true },
           ]}
         />
       </Card>

@@ -59,14 +59,14 @@ export function Metrics({ runs }: { runs: Drawn[] }): JSX.Element | null {
     <section class="metrics">
       <h2>Metrics</h2>
       <Problem text={error} />
-      {value && names.length === 0 && <p class="empty">No numbers were reported.</p>}
+      {value && names.length === 0 && <p class="empty">No numeric metrics have been reported.</p>}
       {names.length > 0 && (
         <p class="filters">
           <label>
-            Over{" "}
+            X axis{" "}
             <select value={over} onChange={(event) => setOver(event.currentTarget.value as Over)}>
-              <option value="time">seconds since the start</option>
-              <option value="steps">steps</option>
+              <option value="time">time since the start</option>
+              <option value="steps">step</option>
             </select>
           </label>
           {runs.length > 1 && runs.map((run, at) => <span class={`run-${at}`}>{`${at + 1}: ${run.name}`}</span>)}
@@ -76,7 +76,7 @@ export function Metrics({ runs }: { runs: Drawn[] }): JSX.Element | null {
         {names.map((name) => {
           const curves = value!.map((run) => run.curves.find((curve) => curve.name === name));
           const { times, values } = aligned(curves, over);
-          const series = runs.map((_, at) => ({ label: runs.length === 1 ? "value" : String(at + 1), values: values[at]! }));
+          const series = runs.map((_, at) => ({ label: runs.length === 1 ? "value" : runs[at]!.name, values: values[at]! }));
           return (
             <section class="card" key={name}>
               <h3>{name}</h3>
@@ -96,7 +96,7 @@ export function Metrics({ runs }: { runs: Drawn[] }): JSX.Element | null {
           );
         })}
       </div>
-      {leftOut > 0 && <p class="dim">{leftOut} more metrics are not drawn.</p>}
+      {leftOut > 0 && <p class="dim">{leftOut} more metrics not drawn.</p>}
     </section>
   );
 }

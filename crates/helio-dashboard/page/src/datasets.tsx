@@ -7,11 +7,11 @@ import { Runs } from "./runs";
 import { Bar, Card, Crumbs, Figures, Id, Problem, State, Table, bytes, count, duration, moment } from "./show";
 
 function stateOf(run: Execution): string {
-  return run.is_left ? "ITS DRIVER HAS ENDED" : run.seen.state;
+  return run.is_left ? "DRIVER ENDED" : run.seen.state;
 }
 
 const BOUNDS: Record<string, string> = {
-  memory: "memory: the object store's part for it is full",
+  memory: "memory: its share of the object store is full",
   tasks: "its own tasks",
   input: "its input",
 };
@@ -73,14 +73,14 @@ function Plan({ operators }: { operators: Operator[] }): JSX.Element {
           const part = one.expected ? Math.min(1, one.tasks / one.expected) : one.bound ? 0 : 1;
           return (
             <g class={`${kind}${at === worst ? " bottleneck" : ""}`}>
-              <title>{`${one.name}: ${one.bound ? `bounded by ${BOUNDS[one.bound]}` : "done"}`}</title>
+              <title>{`${one.name}: ${one.bound ? `limited by ${BOUNDS[one.bound]}` : "done"}`}</title>
               <rect class="box" x={x} y={y} width={WIDE} height={TALL} rx={8} />
               <text class="title" x={x + 12} y={y + 22}>
                 {one.name.length > 23 ? `${one.name.slice(0, 22)}…` : one.name}
               </text>
               <text x={x + 12} y={y + 40}>{`${count(one.rows)} rows, ${bytes(one.bytes)}`}</text>
-              <text x={x + 12} y={y + 56}>{`${one.running} run, ${count(one.tasks)}${one.expected ? ` of ${count(one.expected)}` : ""} tasks`}</text>
-              <text x={x + 12} y={y + 72}>{one.bound ? `bounded by ${one.bound === "memory" ? "memory" : `its ${one.bound}`}` : "done"}</text>
+              <text x={x + 12} y={y + 56}>{`${one.running} running, ${count(one.tasks)}${one.expected ? ` of ${count(one.expected)}` : ""} tasks`}</text>
+              <text x={x + 12} y={y + 72}>{one.bound ? `limited by ${one.bound === "memory" ? "memory" : `its ${one.bound}`}` : "done"}</text>
               <rect class="part" x={x + 12} y={y + 79} width={WIDE - 24} height={4} rx={2} />
               <rect class="filled" x={x + 12} y={y + 79} width={(WIDE - 24) * part} height={4} rx={2} />
             </g>
@@ -111,65 +111,65 @@ function One({ run }: { run: Execution }): JSX.Element {
       {seen.why && <Problem text={seen.why} />}
       <Figures
         of={[
-          ["Rows put out", count(seen.rows)],
-          ["Took", duration(1000 * seen.took_s)],
-          ["Rows a second", count(seen.rows / Math.max(seen.took_s, 1e-3))],
-          ["Blocks held", <>{bytes(seen.held_bytes)} <small>of {bytes(seen.budget_bytes)}</small></>],
-          ["Began", <small>{moment(1000 * run.started_at)}</small>],
+          ["Rows produced", count(seen.rows)],
+          ["Duration", duration(1000 * seen.took_s)],
+          ["Rows/s", count(seen.rows / Math.max(seen.took_s, 1e-3))],
+          ["Object store", <>{bytes(seen.held_bytes)} <small>of {bytes(seen.budget_bytes)}</small></>],
+          ["Started", <small>{moment(1000 * run.started_at)}</small>],
           ["Job", <small><Id of={run.job_id} to="jobs" /></small>],
         ]}
       />
       {goesOn && worst && (
         <p>
-          <b>{worst.name}</b> sets the pace: it is bounded by {BOUNDS[worst.bound]}.
+          <b>{worst.name}</b> is the bottleneck: it is limited by {BOUNDS[worst.bound]}.
         </p>
       )}
       <Card title="Plan">
         <Plan operators={seen.operators} />
         <p class="legend">
-          <span class="runs">bounded by its tasks</span>
-          <span class="other">bounded by memory</span>
-          <span>bounded by its input</span>
+          <span class="runs">limited by its tasks</span>
+          <span class="other">limited by memory</span>
+          <span>limited by its input</span>
           <span class="good">done</span>
-          <span>On a line: blocks that wait.</span>
+          <span>Numbers on lines: queued blocks.</span>
         </p>
       </Card>
       {seen.past.length > 2 && (
         <div class="grid half">
-          <Card title="Rows a second">
-            <Chart label="Rows a second" times={seen.past.map(([at]) => at)} series={[{ label: "rows/s", values: rates(seen.past) }]} isMoment={false} across="seconds" />
+          <Card title="Rows/s">
+            <Chart label="Rows/s" times={seen.past.map(([at]) => at)} series={[{ label: "rows/s", values: rates(seen.past) }]} isMoment={false} across="seconds" />
           </Card>
-          <Card title="Bytes of blocks">
-            <Chart label="Bytes of blocks" times={seen.past.map(([at]) => at)} series={[{ label: "bytes", values: seen.past.map((point) => point[2]) }]} isMoment={false} isBytes across="seconds" />
+          <Card title="Object store use">
+            <Chart label="Object store use" times={seen.past.map(([at]) => at)} series={[{ label: "bytes", values: seen.past.map((point) => point[2]) }]} isMoment={false} isBytes across="seconds" />
           </Card>
         </div>
       )}
       <Card title="Operators">
         <Table
           label="Operators"
-          empty="Nothing was planned."
+          empty="The plan has no operators."
           rows={seen.operators}
           columns={[
             { title: "Operator", of: (row) => row.name },
-            { title: "Bounded by", of: (row) => (row.bound ? BOUNDS[row.bound] : <State of="FINISHED" />) },
+            { title: "Limited by", of: (row) => (row.bound ? BOUNDS[row.bound] : <State of="FINISHED" />) },
             { title: "Tasks", of: (row) => `${count(row.tasks)}${row.expected ? ` / ${count(row.expected)}` : ""}`, number: true },
-            { title: "Run", of: (row) => row.running || "", number: true },
+            { title: "Running", of: (row) => row.running || "", number: true },
             { title: "Failed", of: (row) => row.failed || "", number: true },
             { title: "Rows", of: (row) => count(row.rows), number: true },
             { title: "Bytes", of: (row) => bytes(row.bytes), number: true },
-            { title: "Waits in front of it", of: (row) => (row.backlog_blocks ? `${row.backlog_blocks} blocks, ${bytes(row.backlog_bytes)}` : ""), number: true },
+            { title: "Queued input", of: (row) => (row.backlog_blocks ? `${row.backlog_blocks} blocks, ${bytes(row.backlog_bytes)}` : ""), number: true },
             {
-              title: "In its function",
+              title: "In user code",
               of: (row) =>
                 row.wall_s ? (
                   <span title={`${duration(1000 * row.udf_s)} of ${duration(1000 * row.wall_s)}`}>
-                    <Bar part={row.udf_s / row.wall_s} label="part of its time in its function">{`${Math.round((100 * row.udf_s) / row.wall_s)} %`}</Bar>
+                    <Bar part={row.udf_s / row.wall_s} label="share of its time in user code">{`${Math.round((100 * row.udf_s) / row.wall_s)} %`}</Bar>
                   </span>
                 ) : (
                   ""
                 ),
             },
-            { title: "Waits for", of: (row) => row.waits && <span class="lines" title={row.waits}>{row.waits}</span> },
+            { title: "Waiting for", of: (row) => row.waits && <span class="lines" title={row.waits}>{row.waits}</span> },
           ]}
         />
       </Card>
@@ -185,16 +185,16 @@ export function Datasets({ id }: { id: string | undefined }): JSX.Element {
       list="datasets"
       id={id}
       one={(run) => <One run={run} />}
-      unknown={(wanted) => `No execution ${wanted} is known; of many only the latest are.`}
+      unknown={(wanted) => `There is no execution ${wanted}; only the latest are kept.`}
       label="Executions"
-      empty="No dataset was executed in this cluster. An execution is listed once it has taken a second."
+      empty="No dataset has been executed in this cluster. An execution is listed after its first second."
       columns={[
         { title: "Execution", of: (run) => <a href={`#/datasets/${run.run_id}`}>{run.name}</a> },
         { title: "State", of: (run) => <State of={stateOf(run)} /> },
         { title: "Rows", of: (run) => count(run.seen.rows), number: true },
-        { title: "Took", of: (run) => duration(1000 * run.seen.took_s), number: true },
-        { title: "Sets the pace", of: (run) => (run.is_over ? "" : run.seen.operators[bottleneck(run.seen.operators)]?.name) },
-        { title: "Began", of: (run) => moment(1000 * run.started_at) },
+        { title: "Duration", of: (run) => duration(1000 * run.seen.took_s), number: true },
+        { title: "Bottleneck", of: (run) => (run.is_over ? "" : run.seen.operators[bottleneck(run.seen.operators)]?.name) },
+        { title: "Started", of: (run) => <span class="moment">{moment(1000 * run.started_at)}</span> },
         { title: "Job", of: (run) => <Id of={run.job_id} to="jobs" /> },
       ]}
     />

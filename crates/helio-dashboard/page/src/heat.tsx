@@ -10,7 +10,7 @@ const HEIGHT = 240;
 const RESOURCES: [string, string][] = [
   ["CPU", "CPUs"],
   ["GPU", "GPUs"],
-  ["object_store_memory", "object store"],
+  ["object_store_memory", "Object store"],
 ];
 
 function partOf(machine: Machine, resource: string): number {
@@ -113,7 +113,7 @@ function Squares({ machines, resource }: { machines: Machine[]; resource: string
         style={{ height: `${rows * size}px` }}
         role="application"
         tabIndex={0}
-        aria-label={`${machines.length} nodes, ${gone} of them gone, by use of ${resource}. Arrow keys choose one, Enter opens it.`}
+        aria-label={`${machines.length} nodes, ${gone} of them dead, by use of ${resource}. Arrow keys choose one, Enter opens it.`}
         onKeyDown={onKey}
         onBlur={() => {
           setChosen(null);
@@ -127,7 +127,7 @@ function Squares({ machines, resource }: { machines: Machine[]; resource: string
         }}
       />
       <p class="legend" role="status">
-        {pointed ? `${hostOf(pointed)}: ${Math.round(100 * partOf(pointed, resource))} %, ${pointed.workers} workers` : "The stronger the colour, the fuller the node; red ones are gone."}
+        {pointed ? `${hostOf(pointed)}: ${Math.round(100 * partOf(pointed, resource))} %, ${pointed.workers} workers` : "A darker square is a busier node; red nodes are dead."}
       </p>
     </div>
   );

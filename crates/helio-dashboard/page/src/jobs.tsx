@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { JobDetails } from "./answers";
-import { json, now, send, useAsked } from "./api";
+import { isPast, json, now, send, useAsked } from "./api";
 import { ActorList, TaskList } from "./lists";
 import { idOf, lastOf } from "./overview";
 import { Card, Crumbs, Facts, Id, Problem, State, Table, duration, moment } from "./show";
@@ -19,16 +19,16 @@ export function Jobs(): JSX.Element {
       {value && (
         <Table
           label="Jobs"
-          empty={<>No job was submitted. In a terminal: <code>heliostat job submit -- python my_script.py</code></>}
+          empty={<>No jobs yet. To submit one: <code>heliostat job submit -- python my_script.py</code></>}
           rows={value}
           columns={[
             { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(idOf(job))}`}>{idOf(job)}</a> },
             { title: "State", of: (job) => <State of={job.status} /> },
             { title: "Command", of: (job) => <code class="clip" title={job.entrypoint}>{shortCommand(job.entrypoint)}</code> },
-            { title: "Why", of: (job) => (job.status === "FAILED" ? <span class="lines" title={job.message ?? ""}>{lastOf(job.message)}</span> : "") },
+            { title: "Reason", of: (job) => (job.status === "FAILED" ? <span class="lines" title={job.message ?? ""}>{lastOf(job.message)}</span> : "") },
             { title: "Kind", of: (job) => job.type.toLowerCase() },
-            { title: "Began", of: (job) => moment(job.start_time) },
-            { title: "Took", of: took, number: true },
+            { title: "Started", of: (job) => <span class="moment">{moment(job.start_time)}</span> },
+            { title: "Duration", of: took, number: true },
           ]}
         />
       )}
@@ -54,8 +54,8 @@ function JobLog({ id }: { id: string }): JSX.Element {
     }
   }, [lines]);
   return (
-    <pre ref={place} class="log" tabIndex={0} aria-label="What the job has printed">
-      {lines || "Nothing was printed yet."}
+    <pre ref={place} class="log" tabIndex={0} aria-label="Log of the job">
+      {lines || "The job has printed nothing yet."}
     </pre>
   );
 }
@@ -90,28 +90,28 @@ export function Job({ id }: { id: string }): JSX.Element {
         <>
           <Card
             title="About"
-            more={job.type === "SUBMISSION" && !job.end_time ? <button onClick={stop}>Stop</button> : driver && <a href={`#/timeline/${driver}`}>timeline</a>}
+            more={job.type === "SUBMISSION" && !job.end_time && !isPast() ? <button onClick={stop}>Stop</button> : driver && <a href={`#/timeline/${driver}`}>Timeline</a>}
           >
             <Facts
               of={[
                 ["Command", <code>{job.entrypoint}</code>],
                 ["Message", job.message && <pre class="message">{job.message}</pre>],
-                ["Took", took(job)],
-                ["Began", moment(job.start_time)],
+                ["Duration", took(job)],
+                ["Started", moment(job.start_time)],
                 ["Ended", moment(job.end_time)],
                 ["Exit code", job.driver_exit_code],
-                ["Driver", job.driver_info ? <>job <Id of={job.driver_info.id} />, process {job.driver_info.pid}{job.driver_info.node_ip_address && ` on ${job.driver_info.node_ip_address}`}</> : "none in the cluster"],
+                ["Driver", job.driver_info ? <>job <Id of={job.driver_info.id} />, process {job.driver_info.pid}{job.driver_info.node_ip_address && ` on ${job.driver_info.node_ip_address}`}</> : "none"],
                 ["Metadata", Object.keys(job.metadata ?? {}).length > 0 && <code>{JSON.stringify(job.metadata)}</code>],
                 ["Runtime environment", Object.keys(job.runtime_env ?? {}).length > 0 && <code>{JSON.stringify(job.runtime_env)}</code>],
               ]}
             />
           </Card>
-          {job.type === "SUBMISSION" && <JobLog id={idOf(job)} />}
+          {job.type === "SUBMISSION" && !isPast() && <JobLog id={idOf(job)} />}
           {driver && (
             <>
-              <h2>Its tasks</h2>
+              <h2>Tasks</h2>
               <TaskList fixed={fixed} limit={20} />
-              <h2>Its actors</h2>
+              <h2>Actors</h2>
               <ActorList fixed={fixed} limit={20} />
             </>
           )}

@@ -246,21 +246,21 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
       />
       {tip && (
         <div class="tip" role="status" style={{ left: `${Math.max(0, tip.x)}px`, top: `${tip.y}px` }}>
-          {tip.call.name}, {tip.call.state.toLowerCase()}, {tip.call.end ? duration(tip.call.end - tip.call.start) : "runs"}
+          {tip.call.name}, {tip.call.state.toLowerCase()}, {tip.call.end ? duration(tip.call.end - tip.call.start) : "running"}
           <br />
           {nameOf(tip.call.node_id)}, process {tip.call.pid}
         </div>
       )}
       <p class="legend">
-        {isEmpty && <span>No task has run in that time.</span>}
+        {isEmpty && <span>No task ran in this time.</span>}
         {legend.map(([name, many]) => (
           <span>
             <i style={{ background: `light-dark(hsl(${hueOf(name)} 58% 52%), hsl(${hueOf(name)} 52% 62%))` }} />
             {name} {many}
           </span>
         ))}
-        {worked.size > lanes.size && <span>{worked.size - lanes.size} more processes are not drawn.</span>}
-        {known.isCut && <span>Earlier calls are not drawn.</span>}
+        {worked.size > lanes.size && <span>{worked.size - lanes.size} more processes not drawn.</span>}
+        {known.isCut && <span>Earlier calls not drawn.</span>}
       </p>
     </div>
   );

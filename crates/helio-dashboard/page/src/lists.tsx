@@ -1,11 +1,11 @@
 // Lists of any length, page by page, with filters and in an order.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { AGE_MS, json, list, now, useAsked } from "./api";
+import { AGE_MS, isPast, json, list, now, useAsked } from "./api";
 import type { Filter } from "./api";
 import type { ActorState, Lists, PlacementGroupState, TaskState } from "./rows";
 import { Host } from "./machines";
-import { Card, Id, Problem, State, Table, bytes, count, duration, moment, sentence } from "./show";
+import { Card, Id, Problem, State, Table, bytes, count, duration, moment, sentence, Absent } from "./show";
 import type { Column } from "./show";
 
 const LIMIT = 100;
@@ -19,9 +19,10 @@ interface Props<Name extends keyof Lists> {
   resource: Name;
   /** What people call them. */
   called?: string;
-  /** The column with their states, and which there are. */
+  /** The column with their states, what it is called, and which there are: a value, or a value and its name. */
   state?: string;
-  states?: string[];
+  stateTitle?: string;
+  states?: (string | [value: string, name: string])[];
   /** The column that is filtered by a text. */
   named: string;
   /** By which columns they may stand in order, and what that is called; the first one at the beginning. */
@@ -57,19 +58,22 @@ export function List<Name extends keyof Lists>(props: Props<Name>): JSX.Element 
     setPages([null]);
   };
   const called = props.called ?? props.resource;
+  // What is the same in all rows says nothing.
+  const columns = props.columns.filter(({ key }) => !key || !props.fixed?.some(({ column }) => column === key));
   const isNarrowed = state !== "" || name !== "";
-  const empty = `No ${called.replaceAll("_", " ")} here${props.hidden && !all && !isNarrowed && value && value.total > 0 ? " but those that libraries have made" : ""}.`;
+  const empty = `No ${called.replaceAll("_", " ")}${isNarrowed ? " match the filter" : props.hidden && !all ? " outside of libraries" : ""}.`;
   return (
     <>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
         {props.states && (
           <label>
-            State{" "}
+            {props.stateTitle ?? "State"}{" "}
             <select value={state} onChange={anew(setState)}>
               <option value="">any</option>
-              {props.states.map((one) => (
-                <option>{one}</option>
-              ))}
+              {props.states.map((one) => {
+                const [value, name] = typeof one === "string" ? [one, one] : one;
+                return <option value={value}>{name}</option>;
+              })}
             </select>
           </label>
         )}
@@ -78,7 +82,7 @@ export function List<Name extends keyof Lists>(props: Props<Name>): JSX.Element 
         </label>
         {props.orders && (
           <label>
-            First{" "}
+            Sort by{" "}
             <select value={order} onChange={anew(setOrder)}>
               {props.orders.map(([column, title]) => (
                 <option value={column}>{title}</option>
@@ -91,17 +95,16 @@ export function List<Name extends keyof Lists>(props: Props<Name>): JSX.Element 
             <input type="checkbox" checked={all} onChange={(event) => { setAll(event.currentTarget.checked); setPages([null]); }} /> {props.hidden.called}
           </label>
         )}
-        {value && (
-          <span class="dim" role="status">
-            {count(value.num_filtered)} of {count(value.total)}
-          </span>
-        )}
+        <span class="dim" role="status">
+          {value && value.total > 0 && `${count(value.num_filtered)}${props.fixed ? "" : ` of ${count(value.total)}`}`}
+        </span>
       </form>
       <Problem text={error} />
-      <Problem text={value?.partial_failure_warning} />
+      {/* What is missing in a history stands above every page. */}
+      <Problem text={isPast() ? undefined : value?.partial_failure_warning} />
       {value && (
         <>
-          <Table label={called} columns={props.columns} rows={value.result} empty={empty} />
+          <Table label={called} columns={columns} rows={value.result} empty={empty} />
           {(pages.length > 1 || value.next !== null) && (
             <p class="pages">
               <button disabled={pages.length === 1} onClick={() => setPages(pages.slice(0, -1))}>
@@ -146,16 +149,16 @@ export function ActorList({ fixed, limit }: { fixed?: Filter[]; limit?: number }
       states={ACTOR_STATES}
       fixed={fixed}
       limit={limit}
-      hidden={{ filters: OWN_ACTORS.map((value) => ({ column: "class_name", predicate: "!=", value })), called: "with those of libraries" }}
+      hidden={{ filters: OWN_ACTORS.map((value) => ({ column: "class_name", predicate: "!=", value })), called: "include actors of libraries" }}
       columns={[
         { title: "Class", of: (row) => <a href={`#/actors/${row.actor_id}`}>{row.class_name}</a> },
         { title: "Name", of: (row) => row.name },
         { title: "State", of: (row) => <State of={row.state} /> },
-        { title: "Why", of: (row) => <Why row={row} /> },
-        { title: "Node", of: (row) => <Host of={row.node_id} /> },
+        { title: "Reason", of: (row) => <Why row={row} /> },
+        { title: "Node", key: "node_id", of: (row) => <Host of={row.node_id} /> },
         { title: "Process", of: (row) => row.pid || "", number: true },
         { title: "Restarts", of: (row) => row.num_restarts || "", number: true },
-        { title: "Job", of: (row) => <Id of={row.job_id} to="jobs" /> },
+        { title: "Job", key: "job_id", of: (row) => <Id of={row.job_id} to="jobs" /> },
         { title: "Id", of: (row) => <Id of={row.actor_id} to="actors" /> },
       ]}
     />
@@ -180,12 +183,12 @@ function Functions(): JSX.Element {
   );
   return (
     <details>
-      <summary>By function ({value?.length ?? 0})</summary>
-      <Card title="Calls of each function">
+      <summary>Calls by function ({count(value?.length ?? 0)})</summary>
+      <Card title="Calls by function">
         <Problem text={error} />
         <Table
           label="Functions"
-          empty="No function was called yet."
+          empty="No function has been called yet."
           rows={value ?? []}
           columns={[
             { title: "Function", of: (row) => row.func_or_class_name },
@@ -221,20 +224,20 @@ export function TaskList({ fixed, limit }: { fixed?: Filter[]; limit?: number })
       fixed={fixed}
       limit={limit}
       orders={[
-        ["creation_time_ms", "the latest"],
-        ["took", "the slowest"],
-        ["attempt_number", "the most often tried"],
+        ["creation_time_ms", "newest"],
+        ["took", "longest"],
+        ["attempt_number", "most attempts"],
       ]}
       columns={[
         { title: "Task", of: (row) => <a href={`#/tasks/${row.task_id}`}>{row.name}</a> },
         { title: "State", of: (row) => <State of={row.state} /> },
-        { title: "Why", of: (row) => <Why row={row} /> },
-        { title: "Began", of: (row) => <span class="moment">{moment(row.start_time_ms)}</span> },
-        { title: "Took", of: tookOf, number: true },
+        { title: "Reason", of: (row) => <Why row={row} /> },
+        { title: "Started", of: (row) => <span class="moment">{moment(row.start_time_ms)}</span> },
+        { title: "Duration", of: tookOf, number: true },
         { title: "Attempt", of: (row) => row.attempt_number || "", number: true },
-        { title: "Node", of: (row) => <Host of={row.node_id} /> },
-        { title: "Process", of: (row) => (row.worker_id ? <a href={`#/workers/${row.worker_id}`}>{row.worker_pid}</a> : ""), number: true },
-        { title: "Job", of: (row) => <Id of={row.job_id} to="jobs" /> },
+        { title: "Node", key: "node_id", of: (row) => <Host of={row.node_id} /> },
+        { title: "Process", key: "worker_id", of: (row) => (row.worker_id ? <a href={`#/workers/${row.worker_id}`}>{row.worker_pid}</a> : ""), number: true },
+        { title: "Job", key: "job_id", of: (row) => <Id of={row.job_id} to="jobs" /> },
         { title: "Id", of: (row) => <Id of={row.task_id} to="tasks" /> },
       ]}
     />
@@ -264,16 +267,16 @@ export function Errors(): JSX.Element {
           empty="No task has failed."
           rows={value.groups}
           columns={[
-            { title: "Many", of: (row) => count(row.count), number: true },
-            { title: "Function", of: (row) => row.function },
+            { title: "Count", of: (row) => count(row.count), number: true },
+            { title: "Function", of: (row) => <span class="name">{row.function}</span> },
             { title: "Error", of: (row) => <span class="wrap">{row.message || row.error_type}</span> },
-            { title: "Last", of: (row) => moment(row.last_ms) },
-            { title: "Node", of: (row) => <Host of={row.node_id} /> },
-            { title: "The last one", of: (row) => <Id of={row.task_id} to="tasks" /> },
+            { title: "Last seen", of: (row) => <span class="moment">{moment(row.last_ms)}</span> },
+            { title: "Node", key: "node_id", of: (row) => <Host of={row.node_id} /> },
+            { title: "Latest task", of: (row) => <Id of={row.task_id} to="tasks" /> },
           ]}
         />
       )}
-      {value && value.left_out > 0 && <p class="dim">{value.left_out} rarer errors are not listed.</p>}
+      {value && value.left_out > 0 && <p class="dim">{count(value.left_out)} less frequent errors are not listed.</p>}
     </>
   );
 }
@@ -284,18 +287,21 @@ export function WorkerList({ fixed, limit }: { fixed?: Filter[]; limit?: number 
       resource="workers"
       named="pid"
       state="is_alive"
-      states={["true", "false"]}
+      states={[
+        ["true", "ALIVE"],
+        ["false", "ENDED"],
+      ]}
       fixed={fixed}
       limit={limit}
-      orders={[["start_time_ms", "the latest"]]}
+      orders={[["start_time_ms", "newest"]]}
       columns={[
         { title: "Process", of: (row) => <a href={`#/workers/${row.worker_id}`}>{row.pid}</a>, number: true },
         { title: "State", of: (row) => <State of={row.is_alive ? "ALIVE" : "ENDED"} /> },
         { title: "Kind", of: (row) => row.worker_type.toLowerCase() },
-        { title: "Node", of: (row) => <Host of={row.node_id} /> },
-        { title: "Began", of: (row) => moment(row.start_time_ms) },
-        { title: "How it ended", of: (row) => <span class="lines">{sentence(row.exit_detail)}</span> },
-        { title: "Job", of: (row) => <Id of={row.job_id} to="jobs" /> },
+        { title: "Node", key: "node_id", of: (row) => <Host of={row.node_id} /> },
+        { title: "Started", of: (row) => <span class="moment">{moment(row.start_time_ms)}</span> },
+        { title: "Exit", of: (row) => <span class="lines">{sentence(row.exit_detail)}</span> },
+        { title: "Job", key: "job_id", of: (row) => <Id of={row.job_id} to="jobs" /> },
         { title: "Id", of: (row) => <Id of={row.worker_id} to="workers" /> },
       ]}
     />
@@ -333,7 +339,7 @@ export function Groups(): JSX.Element {
           { title: "Name", of: (row) => <a href={`#/placement_groups/${row.placement_group_id}`}>{row.name || "unnamed"}</a> },
           { title: "State", of: (row) => <State of={row.state} /> },
           { title: "Bundles", of: bundlesOf },
-          { title: "Why", of: (row) => <Why row={row} /> },
+          { title: "Reason", of: (row) => <Why row={row} /> },
           { title: "Job", of: (row) => <Id of={row.creator_job_id} to="jobs" /> },
           { title: "Id", of: (row) => <Id of={row.placement_group_id} to="placement_groups" /> },
         ]}
@@ -344,15 +350,16 @@ export function Groups(): JSX.Element {
 
 function ObjectCounts(): JSX.Element | null {
   const { value } = useAsked(async () => (await json("/api/v0/objects/summarize")).data.result.result.node_id_to_summary.cluster, 2000, [], ["objects"]);
-  if (!value) return null;
+  if (!value || value.total_objects === 0) return null;
   return (
     <p class="dim">
-      {count(value.total_objects)} objects, {value.total_size_mb.toFixed(1)} MB
+      {count(value.total_objects)} objects, {bytes(value.total_size_mb * 2 ** 20)}
     </p>
   );
 }
 
 export function Objects(): JSX.Element {
+  if (isPast()) return <Absent title="Objects" text="A history has no objects." />;
   return (
     <>
       <h1>Objects</h1>
@@ -361,20 +368,21 @@ export function Objects(): JSX.Element {
         resource="objects"
         named="pid"
         state="reference_type"
-        states={["LOCAL_REFERENCE", "PINNED_IN_MEMORY", "USED_BY_PENDING_TASK", "CAPTURED_IN_OBJECT", "ACTOR_HANDLE"]}
-        orders={[["object_size", "the largest"]]}
+        stateTitle="Reference"
+        states={["LOCAL_REFERENCE", "PINNED_IN_MEMORY", "USED_BY_PENDING_TASK", "CAPTURED_IN_OBJECT", "ACTOR_HANDLE"].map((one) => [one, one.toLowerCase().replaceAll("_", " ")])}
+        orders={[["object_size", "largest"]]}
         columns={[
           { title: "Object", of: (row) => <Id of={row.object_id} /> },
           { title: "Size", of: (row) => (row.object_size > 0 ? bytes(row.object_size) : ""), number: true },
-          { title: "Kept by", of: (row) => row.reference_type.toLowerCase().replaceAll("_", " ") },
-          { title: "Its task", of: (row) => (row.task_status === "NIL" ? "" : <State of={row.task_status} />) },
+          { title: "Reference", of: (row) => row.reference_type.toLowerCase().replaceAll("_", " ") },
+          { title: "Task", of: (row) => (row.task_status === "NIL" ? "" : <State of={row.task_status} />) },
           { title: "Process", of: (row) => row.pid, number: true },
           { title: "Kind", of: (row) => row.type.toLowerCase() },
-          { title: "Machine", of: (row) => row.ip },
-          { title: "Made at", of: (row) => (row.call_site === "disabled" ? "" : <code>{row.call_site}</code>) },
+          { title: "Address", of: (row) => row.ip },
+          { title: "Created at", of: (row) => (row.call_site === "disabled" ? "" : <code>{row.call_site}</code>) },
         ]}
       />
-      <p class="dim">Where objects were made is known with RAY_record_ref_creation_sites=1.</p>
+      <p class="dim">To see where objects are created, start the cluster with <code>RAY_record_ref_creation_sites=1</code>.</p>
     </>
   );
 }
@@ -388,12 +396,13 @@ export function Events(): JSX.Element {
         called="events"
         named="source_type"
         state="severity"
+        stateTitle="Severity"
         states={["INFO", "WARNING", "ERROR", "FATAL"]}
         columns={[
-          { title: "When", of: (row) => row.time },
+          { title: "Time", of: (row) => <span class="moment">{row.time}</span> },
           { title: "Severity", of: (row) => <State of={row.severity} /> },
           { title: "Source", of: (row) => row.source_type },
-          { title: "What", of: (row) => <span class="wrap">{row.message}</span> },
+          { title: "Message", of: (row) => <span class="wrap">{row.message}</span> },
         ]}
       />
     </>

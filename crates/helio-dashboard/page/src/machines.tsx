@@ -42,14 +42,16 @@ export function useNameOf(): (id: string | null | undefined) => string {
   };
 }
 
-/** A node by its host's name; it leads to its page. */
-export function Host({ of }: { of: string | null | undefined }): JSX.Element | null {
-  const name = useNameOf();
-  return of ? (
+/** A node by its host's name, or by that which it had when it was known; it leads to its page. */
+export function Host({ of, named }: { of: string | null | undefined; named?: string }): JSX.Element | null {
+  const { value } = useMachines();
+  if (!of) return named ? <>{named}</> : null;
+  const found = value?.find((machine) => machine.raylet.nodeId === of);
+  return (
     <a href={`#/nodes/${of}`} title={of}>
-      {name(of)}
+      {found ? hostOf(found) : named || of.slice(0, 10)}
     </a>
-  ) : null;
+  );
 }
 
 /** How much of a resource is used, and of how much; null where a node has none. */

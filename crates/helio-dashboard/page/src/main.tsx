@@ -13,7 +13,7 @@ import { Metrics } from "./metrics";
 import { Node, Nodes } from "./nodes";
 import { Overview } from "./overview";
 import { Serving } from "./serving";
-import { moment } from "./show";
+import { clock, date } from "./show";
 import { Actor, Group, Task, Worker } from "./things";
 import { Timeline } from "./timeline";
 import { Training } from "./training";
@@ -141,9 +141,10 @@ function Mark(): JSX.Element {
 /** What is seen is over, and until when it is known. */
 function Gone({ history }: { history: PastOfCluster }): JSX.Element {
   return (
-    <aside class="past" aria-label="This cluster is gone">
-      <strong>This cluster is gone.</strong> Its history goes from {moment(history.begun_ms)} to {moment(history.ended_ms)}; what ran at the end is
-      shown as it was. Logs, stacks and objects are not part of it.
+    <aside class="past" aria-label="This cluster has ended">
+      <strong>This cluster has ended.</strong> You see its history of {date(history.begun_ms)}, {clock(history.begun_ms)} to{" "}
+      {date(history.ended_ms) === date(history.begun_ms) ? "" : `${date(history.ended_ms)}, `}
+      {clock(history.ended_ms)}, with the state at the end. It has no logs, stacks or objects.
       {history.notes.map((note) => (
         <div>{note}</div>
       ))}
@@ -174,7 +175,7 @@ function Whole(): JSX.Element {
   return (
     <Machines.Provider value={machines}>
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")!.focus(); }}>
-        To the page
+        Skip to content
       </a>
       <div class="frame">
         <header class={`side${isOpen ? " open" : ""}`}>
@@ -198,7 +199,7 @@ function Whole(): JSX.Element {
             ))}
           </nav>
           <div class="about">
-            {cluster.value?.sessionName}
+            <span class="clip" title={cluster.value?.sessionName}>{cluster.value?.sessionName}</span>
             {cluster.value && <div>Heliostat {cluster.value.heliostatVersion}</div>}
           </div>
         </header>

@@ -5,15 +5,15 @@ import { useState } from "preact/hooks";
 import type { Curves } from "./answers";
 import { json, now, useAsked } from "./api";
 import { Chart } from "./chart";
-import { Card, Problem } from "./show";
+import { Card, Problem, duration } from "./show";
 
 type Points = (number | null)[];
 
 const SPANS: [string, number][] = [
-  ["10 minutes", 600],
-  ["an hour", 3600],
-  ["a day", 86_400],
-  ["a week", 604_800],
+  ["last 10 minutes", 600],
+  ["last hour", 3600],
+  ["last day", 86_400],
+  ["last week", 604_800],
 ];
 const POINTS = 400;
 
@@ -25,18 +25,18 @@ interface Shown {
 }
 
 const CLUSTER: Shown[] = [
-  { title: "CPUs", of: [["cpus_used", "in use"], ["cpus", "all"]] },
-  { title: "Workers, and requests that wait", of: [["workers", "workers"], ["waiting_requests", "waiting requests"]] },
-  { title: "Object store, GiB", of: [["object_store_used", "used"], ["object_store", "all"]], by: 2 ** 30 },
-  { title: "GPUs", of: [["gpus_used", "in use"], ["gpus", "all"]] },
-  { title: "GPUs, %", of: [["gpu_percent", "busy, the mean"]] },
-  { title: "Memory of GPUs, GiB", of: [["gpu_memory_used", "used"], ["gpu_memory", "all"]], by: 2 ** 30 },
+  { title: "CPUs", of: [["cpus_used", "in use"], ["cpus", "total"]] },
+  { title: "Workers and waiting requests", of: [["workers", "workers"], ["waiting_requests", "waiting requests"]] },
+  { title: "Object store, GiB", of: [["object_store_used", "used"], ["object_store", "total"]], by: 2 ** 30 },
+  { title: "GPUs", of: [["gpus_used", "in use"], ["gpus", "total"]] },
+  { title: "GPUs, %", of: [["gpu_percent", "busy, average"]] },
+  { title: "Memory of GPUs, GiB", of: [["gpu_memory_used", "used"], ["gpu_memory", "total"]], by: 2 ** 30 },
   { title: "Nodes", of: [["nodes", "nodes"]] },
 ];
 
 const MACHINE: Shown[] = [
   { title: "CPUs of the machine, %", of: [["machine_cpu_percent", "busy"]] },
-  { title: "Memory of the machine, GiB", of: [["machine_memory_used", "used"], ["machine_memory", "all"]], by: 2 ** 30 },
+  { title: "Memory of the machine, GiB", of: [["machine_memory_used", "used"], ["machine_memory", "total"]], by: 2 ** 30 },
   { title: "Disks of the machine, MB/s", of: [["machine_disk_read_per_s", "read"], ["machine_disk_written_per_s", "written"]], by: 1e6 },
   { title: "Network of the machine, MB/s", of: [["machine_received_per_s", "received"], ["machine_sent_per_s", "sent"]], by: 1e6 },
 ];
@@ -60,11 +60,11 @@ function Charts({ of, curves }: { of: Shown[]; curves: Curves }): JSX.Element {
 
 const OF_NODE: Shown[] = [
   { title: "CPUs of the machine, %", of: [["cpu_percent", "busy"]] },
-  { title: "Memory of the machine, GiB", of: [["memory_used", "used"], ["memory", "all"]], by: 2 ** 30 },
+  { title: "Memory of the machine, GiB", of: [["memory_used", "used"], ["memory", "total"]], by: 2 ** 30 },
   { title: "Disks of the machine, MB/s", of: [["disk_read_per_s", "read"], ["disk_written_per_s", "written"]], by: 1e6 },
   { title: "Network of the machine, MB/s", of: [["received_per_s", "received"], ["sent_per_s", "sent"]], by: 1e6 },
-  { title: "GPUs, %", of: [["gpu_percent", "busy, the mean"]] },
-  { title: "Memory of GPUs, GiB", of: [["gpu_memory_used", "used"], ["gpu_memory", "all"]], by: 2 ** 30 },
+  { title: "GPUs, %", of: [["gpu_percent", "busy, average"]] },
+  { title: "Memory of GPUs, GiB", of: [["gpu_memory_used", "used"], ["gpu_memory", "total"]], by: 2 ** 30 },
   { title: "CPUs in use by tasks and actors", of: [["cpus_used", "in use"]] },
   { title: "Object store, GiB", of: [["object_store_used", "used"]], by: 2 ** 30 },
 ];
@@ -93,17 +93,17 @@ function Past({ of, ask, everyMs, from }: { of: Shown[]; ask: (seconds: number) 
     <>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
         <label>
-          Seen{" "}
+          Range{" "}
           <select value={String(span)} onChange={(event) => setSpan(Number(event.currentTarget.value))}>
             {SPANS.map(([name, seconds]) => (
               <option value={String(seconds)}>{name}</option>
             ))}
           </select>
         </label>
-        {value && value.every_s > 1 && <span class="dim">means of {value.every_s} s</span>}
+        {value && value.every_s > 1 && <span class="dim">averages over {value.every_s < 60 ? `${value.every_s} s` : duration(1000 * value.every_s)}</span>}
       </form>
       <Problem text={error} />
-      {value && value.at.length === 0 && <p class="empty">Nothing was measured in that time.</p>}
+      {value && value.at.length === 0 && <p class="empty">No measurements in this range.</p>}
       {value && value.at.length > 0 && <Charts of={of} curves={value} />}
     </>
   );

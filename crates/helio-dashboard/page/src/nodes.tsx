@@ -1,13 +1,13 @@
 // Nodes: all of them, and one.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { useAsked } from "./api";
+import { isPast, useAsked } from "./api";
 import { Heat } from "./heat";
 import { ActorList, TaskList, WorkerList } from "./lists";
 import { hostOf, useMachines, useOf } from "./machines";
 import type { Curves, Machine } from "./answers";
 import { MachinePast, Spark, ofMachines } from "./metrics";
-import { Card, Crumbs, Cut, Facts, Id, Problem, State, Table, Use, bytes, count } from "./show";
+import { Card, Crumbs, Cut, Facts, Id, Problem, State, Table, Use, bytes, count, resourceName } from "./show";
 
 /** Nodes in a list, and the past of their machines beside them. */
 const SHOWN = 100;
@@ -49,7 +49,7 @@ const DISKS = traffic("disks", ["disk_read_per_s", "disk_written_per_s"]);
 const NETWORK = traffic("network", ["received_per_s", "sent_per_s"]);
 
 /** How busy a part of the machine is: now, and in the last hour. */
-function Busy({ of, row, curves, called }: { of: Hardware; row: Machine; curves: Curves | undefined; called?: string }): JSX.Element | null {
+function Busy({ of, row, curves, called }: { of: Hardware; row: Machine; curves: Curves | undefined; called: string }): JSX.Element | null {
   if (!curves) return null;
   const sum = curves.at.map((_, at) => {
     const parts = of.names.map((name) => curves.series[name]?.[at] ?? null);
@@ -59,7 +59,7 @@ function Busy({ of, row, curves, called }: { of: Hardware; row: Machine; curves:
   return last === null ? null : (
     <div>
       <Spark values={sum} most={of.most(curves)} label={`Machine's ${of.title} of ${hostOf(row)} in the last hour`}>
-        {`${called ? `${called} ` : ""}${of.text(last)}`}
+        {`${of.text(last)} ${called}`}
       </Spark>
     </div>
   );
@@ -78,14 +78,14 @@ export function Nodes(): JSX.Element {
       <h1>Nodes</h1>
       <Problem text={error} />
       {value && value.length > 1 && (
-        <Card title="Use">
+        <Card title="Utilization">
           <Heat machines={value} />
         </Card>
       )}
       {value && value.length > 1 && (
         <form class="filters" onSubmit={(event) => event.preventDefault()}>
           <label>
-            Name, address, state or id <input value={wanted} onInput={(event) => setWanted(event.currentTarget.value.trim())} placeholder="any" />
+            Search <input value={wanted} onInput={(event) => setWanted(event.currentTarget.value.trim())} placeholder="name, address, state or id" />
           </label>
           <span class="dim" role="status">
             {count(found.length)} of {count(value.length)}
@@ -97,16 +97,16 @@ export function Nodes(): JSX.Element {
           {(shown) => (
             <Table
               label="Nodes"
-              empty="There is no such node."
+              empty="No node matches the search."
               rows={shown}
               columns={[
                 { title: "Node", of: (row) => <><a class="host" title={hostOf(row)} href={`#/nodes/${row.raylet.nodeId}`}>{hostOf(row)}</a> {row.raylet.isHeadNode && <em>head</em>}<div class="dim">{row.ip}</div></> },
                 { title: "State", of: (row) => <><State of={row.raylet.state} />{row.raylet.stateMessage && <span class="lines" title={row.raylet.stateMessage}>{row.raylet.stateMessage}</span>}</> },
-                { title: "CPUs", of: (row) => <>{use(row, "CPU")}<Busy of={CPUS} row={row} curves={past(row)} called="machine" /></> },
+                { title: "CPUs", of: (row) => <>{use(row, "CPU")}<Busy of={CPUS} row={row} curves={past(row)} called="busy" /></> },
                 ...(shown.some((row) => row.gpus.length > 0 || useOf(row, "GPU")) ? [{ title: "GPUs", of: (row: Machine) => <>{use(row, "GPU")}<Devices of={row} /></> }] : []),
-                { title: "Memory", of: (row) => <>{use(row, "memory")}<Busy of={MEMORY} row={row} curves={past(row)} called="machine" /></> },
+                { title: "Memory", of: (row) => <>{use(row, "memory")}<Busy of={MEMORY} row={row} curves={past(row)} called="in use" /></> },
                 { title: "Object store", of: (row) => use(row, "object_store_memory") },
-                { title: "Disks, network", of: (row) => <><Busy of={DISKS} row={row} curves={past(row)} /><Busy of={NETWORK} row={row} curves={past(row)} /></> },
+                { title: "Disk and network", of: (row) => <><Busy of={DISKS} row={row} curves={past(row)} called="disk" /><Busy of={NETWORK} row={row} curves={past(row)} called="network" /></> },
                 { title: "Workers", of: (row) => row.workers, number: true },
                 { title: "Id", of: (row) => <Id of={row.raylet.nodeId} to="nodes" /> },
               ]}
@@ -123,7 +123,7 @@ export function Node({ id }: { id: string }): JSX.Element {
   if (!value) {
     return (
       <>
-        <h1>One moment</h1>
+        <h1>Loading…</h1>
         <Problem text={error} />
       </>
     );
@@ -150,7 +150,7 @@ export function Node({ id }: { id: string }): JSX.Element {
       </h1>
       <Problem text={error ?? raylet.stateMessage} />
       <div class="grid half">
-        <Card title="About" more={<a href={`#/logs/${id}`}>logs</a>}>
+        <Card title="About" more={isPast() ? undefined : <a href={`#/logs/${id}`}>Logs</a>}>
           <Facts
             of={[
               ["Id", <Id of={id} whole />],
@@ -164,11 +164,11 @@ export function Node({ id }: { id: string }): JSX.Element {
           />
         </Card>
         <Card title="Resources">
-          <Facts of={resources.map((name) => [name.replaceAll("_", " "), use(node, name)])} />
+          <Facts of={resources.map((name) => [resourceName(name), use(node, name)])} />
           <Devices of={node} />
         </Card>
       </div>
-      <h2>The machine</h2>
+      <h2>Machine</h2>
       <MachinePast id={id} />
       <h2>Workers</h2>
       <WorkerList fixed={fixed} limit={20} />

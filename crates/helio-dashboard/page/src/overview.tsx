@@ -5,7 +5,7 @@ import { AGE_MS, json, useAsked } from "./api";
 import { Heat } from "./heat";
 import { Lanes, useCalls } from "./lanes";
 import { useMachines } from "./machines";
-import { Card, Figures, Problem, State, Table, count } from "./show";
+import { Card, Figures, Problem, State, Table, count, resourceName } from "./show";
 
 const EVERY_MS = 1000;
 const STREAM_MS = 60_000;
@@ -74,15 +74,15 @@ function Libraries({ of }: { of: Awaited<ReturnType<typeof libraries>> }): JSX.E
   ];
   if (lines.length === 0) return null;
   return (
-    <Card title="Libraries at work">
+    <Card title="Running in libraries">
       <Table
-        label="Libraries at work"
+        label="Running in libraries"
         empty=""
         rows={lines.slice(0, 12)}
         columns={[
-          { title: "What", of: (line) => <em>{line[1]}</em> },
+          { title: "Kind", of: (line) => <em>{line[1]}</em> },
           { title: "Name", of: (line) => <a href={line[0]}>{line[2]}</a> },
-          { title: "How far", of: (line) => line[3] },
+          { title: "Progress", of: (line) => line[3] },
         ]}
       />
       {lines.length > 12 && <p class="dim">and {lines.length - 12} more</p>}
@@ -119,26 +119,26 @@ export function Overview(): JSX.Element {
       <Problem text={error ?? runs.error} />
       <Figures
         of={[
-          ["Nodes", <>{count(alive)} <small><State of="ALIVE" />{gone > 0 && `, ${count(gone)} gone`}</small></>],
+          ["Nodes", <>{count(alive)} <small><State of="ALIVE" />{gone > 0 && `, ${count(gone)} dead`}</small></>],
           ["Jobs running", count(running), running ? "runs" : undefined],
           ["Tasks running", count(of(tasks, "RUNNING")), of(tasks, "RUNNING") ? "runs" : undefined],
           ["Tasks waiting", count(pending(tasks)), pending(tasks) ? "other" : undefined],
           ["Tasks finished", count(of(tasks, "FINISHED"))],
           ["Tasks failed", count(of(tasks, "FAILED")), of(tasks, "FAILED") ? "bad" : undefined],
-          ["Actors alive", <>{count(of(actors, "ALIVE"))} <small>{pending(actors) > 0 && `${pending(actors)} wait`}</small></>],
+          ["Actors alive", <>{count(of(actors, "ALIVE"))} <small>{pending(actors) > 0 && `${count(pending(actors))} pending`}</small></>],
         ]}
       />
       <div class="grid two">
-        <Card title="Tasks of the last minute" more={<a href="#/timeline">timeline</a>}>
+        <Card title="Tasks in the last minute" more={<a href="#/timeline">Timeline</a>}>
           <Problem text={known.error} />
-          <Lanes label="Tasks of the last minute" known={known} widthMs={STREAM_MS} lanesMax={12} />
+          <Lanes label="Tasks in the last minute" known={known} widthMs={STREAM_MS} lanesMax={12} />
         </Card>
         <div>
           <Card title="Resources">
             <dl class="resources">
               {Object.entries(usage).map(([name, [used, all]]) => (
                 <>
-                  <dt>{name === "CPU" || name === "GPU" ? `${name}s` : name.replace(/^object_store_memory$/, "object store").replaceAll("_", " ")}</dt>
+                  <dt>{resourceName(name)}</dt>
                   <dd>
                     <i>
                       <b style={{ width: `${all ? Math.min(100, (100 * used) / all) : 0}%` }} />
@@ -149,31 +149,31 @@ export function Overview(): JSX.Element {
               ))}
             </dl>
           </Card>
-          <Card title="Nodes" more={<a href="#/nodes">all {count(machines.value.length)}</a>}>
+          <Card title="Nodes" more={<a href="#/nodes">All {count(machines.value.length)}</a>}>
             <Heat machines={machines.value} />
           </Card>
         </div>
       </div>
       <div class="grid half">
-        <Card title="What waits, and why">
+        <Card title="Waiting for resources">
           <Table
-            label="What waits"
-            empty="Nothing waits for resources."
+            label="Waiting for resources"
+            empty="Nothing is waiting for resources."
             rows={demand}
             columns={[
-              { title: "Many", of: (row) => row.count, number: true },
+              { title: "Count", of: (row) => count(row.count), number: true },
               {
-                title: "Needs",
+                title: "Resources",
                 of: (row) =>
                   Object.entries(row.resources)
                     .map(([name, value]) => `${value} ${name}`)
                     .join(", ") || "nothing",
               },
-              { title: "Why", of: (row) => row.why },
+              { title: "Reason", of: (row) => <span class="wrap">{row.why}</span> },
             ]}
           />
         </Card>
-        <Card title="What has failed" more={<a href="#/errors">errors</a>}>
+        <Card title="Failures" more={<a href="#/errors">All errors</a>}>
           {errors.length === 0 && failed.length === 0 && <p class="empty">No job or task has failed.</p>}
           {failed.length > 0 && (
             <Table
@@ -182,7 +182,7 @@ export function Overview(): JSX.Element {
               rows={failed}
               columns={[
                 { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(idOf(job))}`}>{idOf(job)}</a> },
-                { title: "Why", of: (job) => <span class="lines" title={job.message ?? ""}>{lastOf(job.message)}</span> },
+                { title: "Reason", of: (job) => <span class="lines" title={job.message ?? ""}>{lastOf(job.message)}</span> },
               ]}
             />
           )}
@@ -192,9 +192,9 @@ export function Overview(): JSX.Element {
               empty=""
               rows={errors.slice(0, 5)}
               columns={[
-                { title: "Many", of: (row) => row.count, number: true },
-                { title: "Function", of: (row) => <a href={`#/tasks/${row.task_id}`}>{row.function}</a> },
-                { title: "Why", of: (row) => <span class="lines">{row.message || row.error_type}</span> },
+                { title: "Count", of: (row) => count(row.count), number: true },
+                { title: "Function", of: (row) => <a class="name" href={`#/tasks/${row.task_id}`}>{row.function}</a> },
+                { title: "Error", of: (row) => <span class="lines">{row.message || row.error_type}</span> },
               ]}
             />
           )}

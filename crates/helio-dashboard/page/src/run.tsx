@@ -3,7 +3,9 @@ import type { JSX } from "preact";
 import type { TrainingRun as Run } from "./answers";
 import { Metrics } from "./curves";
 import type { Drawn } from "./curves";
-import { Card, Figures, State, Table, count, duration, moment } from "./show";
+import { now } from "./api";
+import { Host } from "./machines";
+import { Card, Figures, Id, Problem, State, Table, count, duration, moment } from "./show";
 import { Steps } from "./steps";
 
 export function seconds(amount: number): string {
@@ -11,7 +13,7 @@ export function seconds(amount: number): string {
 }
 
 export function stateOf(run: Run): string {
-  return run.is_left ? "its driver has ended" : run.seen.state;
+  return run.is_left ? "driver ended" : run.seen.state;
 }
 
 export function tookOf(run: Run): number {
@@ -33,8 +35,8 @@ function Checkpoints({ run }: { run: Run }): JSX.Element {
   const { storing, checkpoints } = run.seen;
   const rows = [
     ...storing.map(({ report, ranks, since }) => ({
-      name: `of report ${report + 1}`,
-      state: "on its way",
+      name: `report ${report + 1}`,
+      state: "uploading",
       ranks: ranks.join(", "),
       took: run.written_at - since,
     })),
@@ -44,13 +46,41 @@ function Checkpoints({ run }: { run: Run }): JSX.Element {
     <Card title="Checkpoints">
       <Table
         label="Checkpoints"
-        empty="None was reported."
+        empty="No checkpoint has been reported."
         rows={rows}
         columns={[
           { title: "State", of: (row) => row.state },
           { title: "Checkpoint", of: (row) => <code>{row.name}</code> },
           { title: "Ranks", of: (row) => row.ranks },
-          { title: "In flight", of: (row) => seconds(row.took) },
+          { title: "Upload", of: (row) => seconds(row.took), number: true },
+        ]}
+      />
+    </Card>
+  );
+}
+
+/** A row for the process of each rank, which leads to its pages. */
+function Ranks({ run }: { run: Run }): JSX.Element | null {
+  // A run of an earlier release tells nothing of them.
+  const { ranks = [], workers, finished_at } = run.seen;
+  if (ranks.length === 0) return null;
+  const isOver = run.is_left || finished_at !== null;
+  const last = (at: number | null) => (at === null ? "none yet" : isOver ? moment(1000 * at) : `${seconds(Math.max(0, now() / 1000 - at))} ago`);
+  return (
+    <Card title="Ranks" more={workers > ranks.length && <span class="dim">{`${ranks.length} of ${workers}, those that do not run before others`}</span>}>
+      <Table
+        label="Ranks"
+        empty=""
+        rows={ranks}
+        columns={[
+          { title: "Rank", of: (row) => row.rank, number: true },
+          { title: "State", of: (row) => <State of={run.is_left && row.state === "running" ? "ENDED" : row.state.toUpperCase()} /> },
+          { title: "Node", of: (row) => <Host of={row.node_id} named={row.host} /> },
+          { title: "Process", of: (row) => (row.worker_id ? <a href={`#/workers/${row.worker_id}`}>{row.pid}</a> : row.pid), number: true },
+          { title: "Reports", of: (row) => count(row.reports), number: true },
+          { title: "Last report", of: (row) => <span class="moment">{last(row.reported_at)}</span>, number: true },
+          { title: "Restarts", of: (row) => row.restarts || "", number: true },
+          { title: "Actor", of: (row) => <Id of={row.actor_id} to="actors" /> },
         ]}
       />
     </Card>
@@ -65,16 +95,16 @@ function Attempts({ run }: { run: Run }): JSX.Element | null {
     <Card title="Restarts">
       <Table
         label="Attempts"
-        empty="None has begun."
+        empty="No attempt has started."
         rows={[...attempts].reverse()}
         columns={[
           { title: "Attempt", of: (row) => row.number + 1 },
-          { title: "Began after", of: (row) => seconds(row.at - started_at) },
-          { title: "Workers", of: (row) => row.workers },
-          { title: "From", of: (row) => <code>{row.from ?? "the beginning"}</code> },
-          { title: "Ended after", of: (row) => (row.ended_at === null ? "" : seconds(row.ended_at - started_at)) },
+          { title: "Started after", of: (row) => seconds(row.at - started_at), number: true },
+          { title: "Workers", of: (row) => row.workers, number: true },
+          { title: "From", of: (row) => <code>{row.from ?? "scratch"}</code> },
+          { title: "Ended after", of: (row) => (row.ended_at === null ? "" : seconds(row.ended_at - started_at)), number: true },
           { title: "Failure", of: (row) => row.cause ?? "" },
-          { title: "Next report", of: (row) => (row.recovered_s === null ? "" : `${seconds(row.recovered_s)} later`) },
+          { title: "Recovered in", of: (row) => (row.recovered_s === null ? "" : seconds(row.recovered_s)), number: true },
         ]}
       />
     </Card>
@@ -91,7 +121,7 @@ function Groups({ run }: { run: Run }): JSX.Element | null {
         {quorum.groups.length} of {quorum.of} in quorum {quorum.number}
         {quorum.step !== null && `, from step ${quorum.step} on`}:{" "}
         {[...Array(quorum.of).keys()].map((group) => (
-          <span class={`state ${isIn(group) ? "good" : "bad"}`}> group {group} {isIn(group) ? "trains" : "is out"} </span>
+          <span class={`state ${isIn(group) ? "good" : "bad"}`}> group {group} {isIn(group) ? "in" : "out"} </span>
         ))}
       </p>
       <Table
@@ -99,10 +129,10 @@ function Groups({ run }: { run: Run }): JSX.Element | null {
         empty="No group was lost."
         rows={[...replacements].reverse()}
         columns={[
-          { title: "After", of: (row) => seconds(row.at - started_at) },
+          { title: "Lost after", of: (row) => seconds(row.at - started_at) },
           { title: "Group", of: (row) => row.group },
           { title: "Cause", of: (row) => row.title },
-          { title: "In again", of: (row) => (row.replaced_s === null ? "not yet" : `after ${seconds(row.replaced_s)}`) },
+          { title: "Back after", of: (row) => (row.replaced_s === null ? "not yet" : seconds(row.replaced_s)) },
         ]}
       />
     </Card>
@@ -118,24 +148,27 @@ export function One({ run }: { run: Run }): JSX.Element {
       </h2>
       <Figures
         of={[
-          ["Took", seconds(tookOf(run))],
+          ["Duration", seconds(tookOf(run))],
           ["Workers", seen.workers],
-          ["Reports", <>{count(seen.reports)} {seen.reports_per_s ? <small>{`${Number(seen.reports_per_s.toPrecision(3))} a second`}</small> : ""}</>],
+          ["Reports", <>{count(seen.reports)} {seen.reports_per_s ? <small>{`${Number(seen.reports_per_s.toPrecision(3))}/s`}</small> : ""}</>],
           ["Failures", seen.failures, seen.failures ? "bad" : undefined],
           ["Checkpoints", count(seen.checkpoint_count)],
-          ["Began", <small>{moment(1000 * seen.started_at)}</small>],
+          ["Started", <small>{moment(1000 * seen.started_at)}</small>],
+          ["Job", <small><Id of={run.job_id} to="jobs" /></small>],
         ]}
       />
+      {seen.state === "failed" && <Problem text={seen.attempts[seen.attempts.length - 1]?.cause ?? undefined} />}
       <p class="dim wrap">
         Stored in <code>{seen.path}</code>
       </p>
       <Metrics runs={[drawn(run)]} />
       {seen.times.length > 0 && <Steps phases={seen.phases} lanes={seen.times.map((times) => ({ name: `rank ${times.rank}`, times }))} />}
+      <Ranks run={run} />
       <Groups run={run} />
       <Checkpoints run={run} />
       <Attempts run={run} />
       <details>
-        <summary>All that is said of it</summary>
+        <summary>Summary as text</summary>
         <pre class="message">{run.text}</pre>
       </details>
     </section>

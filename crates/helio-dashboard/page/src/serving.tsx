@@ -15,7 +15,7 @@ function isSilent(app: Application): boolean {
 }
 
 function stateOf(app: Application): string {
-  return isSilent(app) ? "NOT HEARD FROM" : app.seen.state;
+  return isSilent(app) ? "NO REPORT" : app.seen.state;
 }
 
 function lastOf(deployment: Deployment): Point | undefined {
@@ -36,25 +36,25 @@ function One({ deployment }: { deployment: Deployment }): JSX.Element {
       <Figures
         of={[
           ["Replicas", <>{deployment.running} <small>of {deployment.target}</small></>, deployment.running < deployment.target ? "other" : undefined],
-          ["Requests a second", last?.[4] == null ? "—" : last[4].toFixed(1)],
-          ["Errors a second", last?.[5] == null ? "—" : last[5].toFixed(1), last?.[5] ? "bad" : undefined],
-          ["Half take up to", milliseconds(last?.[6]) || "—"],
-          ["99 of 100 take up to", milliseconds(last?.[7]) || "—"],
-          ["Waiting", count(last?.[3] ?? 0), last?.[3] ? "other" : undefined],
+          ["Requests/s", last?.[4] == null ? "—" : last[4].toFixed(1)],
+          ["Errors/s", last?.[5] == null ? "—" : last[5].toFixed(1), last?.[5] ? "bad" : undefined],
+          ["Latency p50", milliseconds(last?.[6]) || "—"],
+          ["Latency p99", milliseconds(last?.[7]) || "—"],
+          ["Queued", count(last?.[3] ?? 0), last?.[3] ? "other" : undefined],
         ]}
       />
       {times.length > 1 && (
         <div class="curves pairs">
           <div>
-            <h3>Latency in ms</h3>
-            <Chart label={`Latency of ${deployment.name}`} times={times} series={[{ label: "half", values: of(6) }, { label: "99 of 100", values: of(7) }]} />
+            <h3>Latency, ms</h3>
+            <Chart label={`Latency of ${deployment.name}`} times={times} series={[{ label: "p50", values: of(6) }, { label: "p99", values: of(7) }]} />
           </div>
           <div>
-            <h3>Requests that are open, and of those wait</h3>
-            <Chart label={`Queue of ${deployment.name}`} times={times} series={[{ label: "open", values: of(2) }, { label: "wait", values: of(3) }]} />
+            <h3>Requests in progress and queued</h3>
+            <Chart label={`Queue of ${deployment.name}`} times={times} series={[{ label: "in progress", values: of(2) }, { label: "queued", values: of(3) }]} />
           </div>
           <div>
-            <h3>Requests and errors a second</h3>
+            <h3>Requests/s and errors/s</h3>
             <Chart label={`Requests of ${deployment.name}`} times={times} series={[{ label: "requests", values: of(4) }, { label: "errors", values: of(5) }]} />
           </div>
           <div>
@@ -65,17 +65,17 @@ function One({ deployment }: { deployment: Deployment }): JSX.Element {
       )}
       <Table
         label={`Replicas of ${deployment.name}`}
-        empty="It has no replicas."
+        empty="The deployment has no replicas."
         rows={deployment.replicas}
         columns={[
-          { title: "Replica", of: (one) => (one.actor_id ? <a href={`#/actors/${one.actor_id}`}>{one.id.split("#").pop()}</a> : one.id) },
+          { title: "Replica", of: (one) => (one.actor_id ? <a class="whole" href={`#/actors/${one.actor_id}`}>{one.id.split("#").pop()}</a> : one.id) },
           { title: "State", of: (one) => <State of={one.state} /> },
           { title: "Node", of: (one) => <Host of={one.node_id} /> },
           { title: "Process", of: (one) => one.pid ?? "", number: true },
-          { title: "Open", of: (one) => one.ongoing ?? "", number: true },
-          { title: "A second", of: (one) => one.requests_per_s?.toFixed(1) ?? "", number: true },
-          { title: "Half", of: (one) => milliseconds(one.p50_ms), number: true },
-          { title: "99 of 100", of: (one) => milliseconds(one.p99_ms), number: true },
+          { title: "In progress", of: (one) => one.ongoing ?? "", number: true },
+          { title: "Requests/s", of: (one) => one.requests_per_s?.toFixed(1) ?? "", number: true },
+          { title: "p50", of: (one) => milliseconds(one.p50_ms), number: true },
+          { title: "p99", of: (one) => milliseconds(one.p99_ms), number: true },
           { title: "Log", of: (one) => (one.actor_id ? <a href={`#/log/actor_id/${one.actor_id}`}>log</a> : "") },
         ]}
       />
@@ -93,7 +93,7 @@ function Opened({ app }: { app: Application }): JSX.Element {
       <h1>
         {app.name} <State of={stateOf(app)} />
       </h1>
-      {isSilent(app) && <Problem text={`Serve's controller was last heard ${duration(now() - 1000 * app.written_at)} ago.`} />}
+      {isSilent(app) && <Problem text={`The last report of Serve's controller is ${duration(now() - 1000 * app.written_at)} old.`} />}
       {seen.message && <p class="wrap">{seen.message}</p>}
       <Card title="About">
         <Facts
@@ -121,7 +121,7 @@ export function Serving({ id }: { id: string | undefined }): JSX.Element {
       one={(app) => <Opened app={app} />}
       unknown={(wanted) => `There is no application ${wanted}.`}
       label="Applications"
-      empty="No application is served by this cluster."
+      empty="This cluster serves no application."
       columns={[
         { title: "Application", of: (app) => <a href={`#/serving/${encodeURIComponent(app.run_id)}`}>{app.name}</a> },
         { title: "State", of: (app) => <State of={stateOf(app)} /> },
@@ -137,8 +137,8 @@ export function Serving({ id }: { id: string | undefined }): JSX.Element {
               </div>
             )),
         },
-        { title: "A second", of: (app) => app.seen.deployments.map((one: Deployment) => <div>{lastOf(one)?.[4]?.toFixed(1) ?? "—"}</div>), number: true },
-        { title: "99 of 100", of: (app) => app.seen.deployments.map((one: Deployment) => <div>{milliseconds(lastOf(one)?.[7]) || "—"}</div>), number: true },
+        { title: "Requests/s", of: (app) => app.seen.deployments.map((one: Deployment) => <div>{lastOf(one)?.[4]?.toFixed(1) ?? "—"}</div>), number: true },
+        { title: "p99", of: (app) => app.seen.deployments.map((one: Deployment) => <div>{milliseconds(lastOf(one)?.[7]) || "—"}</div>), number: true },
       ]}
     />
   );

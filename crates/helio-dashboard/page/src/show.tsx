@@ -1,10 +1,10 @@
 // How values look: states, amounts, times, ids.
 import type { ComponentChildren, JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
 const GOOD = new Set(["ALIVE", "SUCCEEDED", "FINISHED", "CREATED", "HEALTHY", "TERMINATED"]);
 const RUNS = new Set(["RUNNING"]);
-const BAD = new Set(["DEAD", "FAILED", "ERROR", "UNHEALTHY", "DEPLOY_FAILED"]);
+const BAD = new Set(["DEAD", "FAILED", "ERROR", "UNHEALTHY", "DEPLOY_FAILED", "DIED"]);
 
 // States that would not fit; the whole word is in the title, and in filters.
 const SHORT: Record<string, string> = {
@@ -15,7 +15,7 @@ const SHORT: Record<string, string> = {
   DEPENDENCIES_UNREADY: "PENDING ARGS",
 };
 
-const OVER = new Set(["ENDED", "REMOVED", "STOPPED", "LEFT", "ITS DRIVER HAS ENDED"]);
+const OVER = new Set(["ENDED", "REMOVED", "STOPPED", "LEFT", "DRIVER ENDED"]);
 
 export function kindOf(state: string): string {
   return OVER.has(state) ? "dim" : GOOD.has(state) ? "good" : RUNS.has(state) ? "runs" : BAD.has(state) ? "bad" : "other";
@@ -44,6 +44,13 @@ export function count(amount: number): string {
   return Math.round(amount).toLocaleString("en-US");
 }
 
+/** A resource's name for people. */
+export function resourceName(name: string): string {
+  if (name === "CPU" || name === "GPU") return `${name}s`;
+  const plain = name === "object_store_memory" ? "object store" : name.replaceAll("_", " ");
+  return plain[0]!.toUpperCase() + plain.slice(1);
+}
+
 export function amount(name: string, value: number): string {
   return /memory/.test(name) ? bytes(value) : String(Math.round(value * 100) / 100);
 }
@@ -64,12 +71,20 @@ export function sentence(text: string | null | undefined): string {
   return text ? text[0]!.toUpperCase() + text.slice(1) : "";
 }
 
+export function clock(ms: number): string {
+  return new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+}
+
+export function date(ms: number): string {
+  return new Date(ms).toLocaleDateString([], { year: "numeric", month: "short", day: "numeric" });
+}
+
 /** The time of day, and of another day than today that, too. */
 export function moment(ms: number | null | undefined): string {
   if (!ms) return "";
   const at = new Date(ms);
-  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
-  return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString([], { year: "numeric", month: "short", day: "numeric" })} ${time}`;
+  const time = clock(ms);
+  return at.toDateString() === new Date().toDateString() ? time : `${date(ms)} ${time}`;
 }
 
 async function copy(text: string): Promise<void> {
@@ -125,6 +140,29 @@ export function Use({ name, used, all }: { name: string; used: number; all: numb
     <Bar part={all > 0 ? used / all : 0} label={name} warns>
       {amount(name, used)} / {amount(name, all)}
     </Bar>
+  );
+}
+
+/** The width of an element in pixels, which drawings take so that their text stays as large as other text. */
+export function useWidth(first: number): [(of: HTMLElement | null) => void, number] {
+  const [element, setElement] = useState<HTMLElement | null>(null);
+  const [width, setWidth] = useState(first);
+  useEffect(() => {
+    if (!element) return;
+    const watch = new ResizeObserver(() => setWidth(element.clientWidth));
+    watch.observe(element);
+    return () => watch.disconnect();
+  }, [element]);
+  return [setElement, width];
+}
+
+/** A page that has nothing to show. */
+export function Absent({ title, text }: { title: string; text: string }): JSX.Element {
+  return (
+    <>
+      <h1>{title}</h1>
+      <p class="empty">{text}</p>
+    </>
   );
 }
 
@@ -189,6 +227,8 @@ export function Crumbs({ part, title }: { part: string; title: string }): JSX.El
 export interface Column<Row> {
   title: string;
   of: (row: Row) => ComponentChildren;
+  /** The column of the state API that it shows, where lists are of one value of it. */
+  key?: string;
   /** On the right, to be compared from row to row. */
   number?: boolean;
 }

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { StackAnswer } from "./answers";
 import { json } from "./api";
-import { Card, Problem, bytes } from "./show";
+import { Card, Problem, bytes, count } from "./show";
 
 interface Frame {
   name: string;
@@ -74,7 +74,7 @@ export function Flame({ stacks, of, note }: { stacks: { frames: string[]; count:
     <>
       <p class="filters">
         <button disabled={path.length === 0} onClick={() => setPath([])}>
-          Show all
+          Reset zoom
         </button>
         <span class="dim">
           {note}
@@ -94,7 +94,7 @@ export function Stacks({ node, pid }: { node: string; pid: number }): JSX.Elemen
   const [problem, setProblem] = useState<string>();
   const [busy, setBusy] = useState("");
   const ask = async (seconds: number, memory = false) => {
-    setBusy(seconds ? `The process is looked at for ${seconds} s …` : "The process is asked …");
+    setBusy(seconds ? `Profiling for ${seconds} s …` : "Reading stacks …");
     setProblem(undefined);
     try {
       setTold(await json("/api/v0/stacks/{node}/{pid}", { node, pid, seconds, ...(memory ? { memory: 1 } : {}) }));
@@ -104,18 +104,18 @@ export function Stacks({ node, pid }: { node: string; pid: number }): JSX.Elemen
     setBusy("");
   };
   return (
-    <Card title="What it is doing">
+    <Card title="Profiling">
       <p class="filters">
         <button disabled={busy !== ""} onClick={() => ask(0)}>
-          Stacks
+          Stack dump
         </button>
         {[5, 30].map((seconds) => (
           <button disabled={busy !== ""} onClick={() => ask(seconds)}>
-            Flame graph of {seconds} s
+            CPU profile, {seconds} s
           </button>
         ))}
         <button disabled={busy !== ""} onClick={() => ask(10, true)}>
-          Memory of 10 s
+          Memory profile, 10 s
         </button>
         <span class="dim" role="status">
           {busy}
@@ -125,12 +125,12 @@ export function Stacks({ node, pid }: { node: string; pid: number }): JSX.Elemen
       {told?.stacks && told.bytes !== undefined && (
         <Flame
           stacks={told.stacks}
-          of="what is still there"
-          note={`${bytes(told.bytes)} were allocated by Python code ${told.is_new ? "in that time" : "since its code began to trace"} and are still there; the process has ${bytes(told.resident ?? 0)}.`}
+          of="live allocations"
+          note={`${bytes(told.bytes)} allocated by Python code ${told.is_new ? "in that time" : "since tracing began"} and still in use; the process has ${bytes(told.resident ?? 0)} in memory.`}
         />
       )}
       {told?.stacks && told.bytes === undefined && (
-        <Flame stacks={told.stacks} of="all threads" note={`${told.looks ?? 0} looks; wider frames were seen more often, whether they computed or waited.`} />
+        <Flame stacks={told.stacks} of="all threads" note={`${count(told.looks ?? 0)} samples of wall time: a wider frame was on the stack more often, running or waiting.`} />
       )}
       {told?.text !== undefined && (
         <details open={!told.stacks}>

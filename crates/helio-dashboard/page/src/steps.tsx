@@ -1,7 +1,7 @@
 // Where the time of a step goes: a bar for each rank, in the colours of its phases.
 import type { JSX } from "preact";
 import type { StepTimes } from "./answers";
-import { Card } from "./show";
+import { Card, useWidth } from "./show";
 
 export interface Lane {
   name: string;
@@ -10,7 +10,6 @@ export interface Lane {
 
 // Waiting for others comes last, so that the ranks' own times begin at one line.
 const WAITING = "communication";
-const WIDTH = 1000;
 const LANE = 20;
 const LEFT = 90;
 
@@ -24,13 +23,14 @@ export function total(times: StepTimes): number {
 }
 
 export function Steps({ phases, lanes }: { phases: string[]; lanes: Lane[] }): JSX.Element {
+  const [place, width] = useWidth(1000);
   const longest = Math.max(...lanes.map(({ times }) => total(times))) || 1;
   const order = phases.map((_, at) => at).filter((at) => phases[at] !== WAITING);
   order.push(phases.indexOf(WAITING));
   return (
-    <Card title={`Steps, up to ${milliseconds(longest)}`}>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Times of steps, may be wider than they are shown">
-        <svg class="steps" viewBox={`0 0 ${WIDTH} ${LANE * lanes.length}`} role="img" aria-label="Times of a step, by rank">
+    <Card title="Step time by phase" more={<span class="dim">longest {milliseconds(longest)}</span>}>
+      <div ref={place}>
+        <svg class="steps" viewBox={`0 0 ${width} ${LANE * lanes.length}`} role="img" aria-label="Times of a step, by rank">
           {lanes.map(({ name, times }, lane) => {
             let x = LEFT;
             return (
@@ -39,10 +39,10 @@ export function Steps({ phases, lanes }: { phases: string[]; lanes: Lane[] }): J
                   {name}
                 </text>
                 {order.map((phase) => {
-                  const width = (times.spent[phase]! / longest) * (WIDTH - LEFT);
-                  x += width;
+                  const wide = (times.spent[phase]! / longest) * Math.max(0, width - LEFT);
+                  x += wide;
                   return (
-                    <rect class={`phase-${phase}`} x={x - width} y={lane * LANE + 2} width={width} height={LANE - 5}>
+                    <rect class={`phase-${phase}`} x={x - wide} y={lane * LANE + 2} width={wide} height={LANE - 5}>
                       <title>{`${name}, ${phases[phase]}: ${milliseconds(times.spent[phase]!)} of ${milliseconds(total(times))}`}</title>
                     </rect>
                   );

@@ -1,7 +1,7 @@
 // The page of one task, actor, worker or placement group.
 import type { JSX } from "preact";
 import type { CallStep } from "./answers";
-import { now, rowsWith, useAsked } from "./api";
+import { isPast, now, rowsWith, useAsked } from "./api";
 import { ActorList, TaskList, bundlesOf, tookOf, whyOf } from "./lists";
 import { Host } from "./machines";
 import { Card, Crumbs, Facts, Id, Problem, State, Table, duration, moment, sentence } from "./show";
@@ -15,7 +15,7 @@ function useThing<Name extends keyof Lists>(resource: Name, column: keyof Lists[
   const named = resource.replaceAll("_", " ").replace(/s$/, "");
   return {
     rows: value ?? [],
-    problem: error ?? (value && value.length === 0 ? `There is no ${named} ${id}. It may have been forgotten: of what has ended only the latest is kept.` : undefined),
+    problem: error ?? (value && value.length === 0 ? `There is no ${named} ${id}. It may have ended too long ago: only the latest are kept.` : undefined),
   };
 }
 
@@ -32,7 +32,7 @@ function Missing({ part, title, problem }: { part: Thing; title: string; problem
   return (
     <>
       <Crumbs part={part} title={title} />
-      <h1>{problem ? "Not found" : "One moment"}</h1>
+      <h1>{problem ? "Not found" : "Loading…"}</h1>
       <Problem text={problem} />
     </>
   );
@@ -50,12 +50,12 @@ function Life({ events, end }: { events: CallStep[] | null; end: number }): JSX.
   return (
     <Table
       label="States"
-      empty="Nothing is known of its states."
+      empty="Its states are not known."
       rows={rows}
       columns={[
         { title: "State", of: (row) => <State of={row.state} /> },
-        { title: "Since", of: (row) => moment(row.created_ms) },
-        { title: "For", of: (row) => (row.isLast && /FINISHED|FAILED/.test(row.state) ? "" : duration(row.lasted)), number: true },
+        { title: "Entered", of: (row) => moment(row.created_ms) },
+        { title: "Lasted", of: (row) => (row.isLast && /FINISHED|FAILED/.test(row.state) ? "" : duration(row.lasted)), number: true },
       ]}
     />
   );
@@ -75,26 +75,26 @@ export function Task({ id }: { id: string }): JSX.Element {
       <Problem text={problem} />
       {row.why && <p>{row.why}</p>}
       <div class="grid half">
-        <Card title="About" more={row.worker_pid ? <a href={`#/log/task_id/${id}`}>log</a> : undefined}>
+        <Card title="About" more={row.worker_pid && !isPast() ? <a href={`#/log/task_id/${id}`}>Log</a> : undefined}>
           <Facts
             of={[
               ["Id", <Id of={id} whole />],
               ["Function", row.func_or_class_name],
               ["Kind", row.type.toLowerCase().replaceAll("_", " ")],
-              ["Took", tookOf(row)],
+              ["Duration", tookOf(row)],
               ["Node", <Host of={row.node_id} />],
               ["Process", <Process row={row} />],
               ["Job", <Id of={row.job_id} to="jobs" />],
               ["Actor", row.actor_id && <Id of={row.actor_id} to="actors" />],
               ["Called by", row.parent_task_id && (row.parent_task_id.startsWith(DRIVERS) ? "the driver" : <Id of={row.parent_task_id} to="tasks" />)],
               ["Placement group", row.placement_group_id && <Id of={row.placement_group_id} to="placement_groups" />],
-              ["Needs", resources(row.required_resources)],
+              ["Resources", resources(row.required_resources)],
               ["Called at", row.call_site && <code>{row.call_site}</code>],
               ["Environment", row.runtime_env_info && <code>{JSON.stringify(row.runtime_env_info)}</code>],
             ]}
           />
         </Card>
-        <Card title="What it went through">
+        <Card title="States">
           <Life events={row.events} end={row.end_time_ms || now()} />
         </Card>
       </div>
@@ -112,14 +112,14 @@ export function Task({ id }: { id: string }): JSX.Element {
             columns={[
               { title: "Attempt", of: (one) => one.attempt_number, number: true },
               { title: "State", of: (one) => <State of={one.state} /> },
-              { title: "Took", of: tookOf, number: true },
+              { title: "Duration", of: tookOf, number: true },
               { title: "Node", of: (one) => <Host of={one.node_id} /> },
-              { title: "Why", of: (one) => <span class="wrap">{whyOf(one)}</span> },
+              { title: "Reason", of: (one) => <span class="wrap">{whyOf(one)}</span> },
             ]}
           />
         </Card>
       )}
-      <h2>What it has called</h2>
+      <h2>Tasks it called</h2>
       <TaskList fixed={[{ column: "parent_task_id", predicate: "=", value: id }]} limit={20} />
     </>
   );
@@ -144,11 +144,11 @@ export function Actor({ id }: { id: string }): JSX.Element {
       <Problem text={problem} />
       {row.why && <p>{row.why}</p>}
       {cause && (
-        <Card title="Why it died">
+        <Card title="Cause of death">
           <pre class="message">{cause}</pre>
         </Card>
       )}
-      <Card title="About" more={row.pid ? <a href={`#/log/actor_id/${id}`}>log</a> : undefined}>
+      <Card title="About" more={row.pid && !isPast() ? <a href={`#/log/actor_id/${id}`}>Log</a> : undefined}>
         <Facts
           of={[
             ["Id", <Id of={id} whole />],
@@ -156,16 +156,16 @@ export function Actor({ id }: { id: string }): JSX.Element {
             ["Process", row.pid ? (workers?.[0] ? <a href={`#/workers/${workers[0].worker_id}`}>{row.pid}</a> : row.pid) : null],
             ["Job", <Id of={row.job_id} to="jobs" />],
             ["Namespace", row.ray_namespace],
-            ["Outlives its driver", row.is_detached ? "yes" : "no"],
+            ["Detached", row.is_detached ? "yes" : "no"],
             ["Restarts", row.num_restarts],
-            ["Needs", resources(row.required_resources)],
+            ["Resources", resources(row.required_resources)],
             ["Placement group", row.placement_group_id && <Id of={row.placement_group_id} to="placement_groups" />],
-            ["Says of itself", row.repr_name],
-            ["Made at", row.call_site && <code>{row.call_site}</code>],
+            ["Representation", row.repr_name],
+            ["Created at", row.call_site && <code>{row.call_site}</code>],
           ]}
         />
       </Card>
-      <h2>Its calls</h2>
+      <h2>Tasks</h2>
       <TaskList fixed={[{ column: "actor_id", predicate: "=", value: id }]} limit={50} />
     </>
   );
@@ -188,17 +188,17 @@ export function Worker({ id }: { id: string }): JSX.Element {
             ["Id", <Id of={id} whole />],
             ["Kind", row.worker_type.toLowerCase()],
             ["Job", row.job_id && <Id of={row.job_id} to="jobs" />],
-            ["Began", moment(row.start_time_ms)],
+            ["Started", moment(row.start_time_ms)],
             ["Ended", moment(row.end_time_ms)],
-            ["How it ended", sentence(row.exit_detail)],
-            ["Needs", resources(row.required_resources)],
+            ["Exit", sentence(row.exit_detail)],
+            ["Resources", resources(row.required_resources)],
             ["Environment", row.runtime_env && <code>{row.runtime_env}</code>],
-            ["Debugger", row.debugger_port ? `waits at port ${row.debugger_port}` : null],
+            ["Debugger", row.debugger_port ? `waiting at port ${row.debugger_port}` : null],
           ]}
         />
       </Card>
-      {row.is_alive && row.worker_type === "WORKER" && <Stacks node={row.node_id} pid={row.pid} />}
-      <h2>Its calls</h2>
+      {row.is_alive && row.worker_type === "WORKER" && !isPast() && <Stacks node={row.node_id} pid={row.pid} />}
+      <h2>Tasks</h2>
       <TaskList fixed={[{ column: "worker_id", predicate: "=", value: id }]} limit={50} />
     </>
   );
@@ -223,8 +223,8 @@ export function Group({ id }: { id: string }): JSX.Element {
             ["Id", <Id of={id} whole />],
             ["Job", <Id of={row.creator_job_id} to="jobs" />],
             ["Bundles", bundlesOf(row)],
-            ["Outlives its driver", row.is_detached ? "yes" : "no"],
-            ["Placed after", placed?.end_to_end_creation_latency_ms ? duration(placed.end_to_end_creation_latency_ms) : null],
+            ["Detached", row.is_detached ? "yes" : "no"],
+            ["Placed in", placed?.end_to_end_creation_latency_ms ? duration(placed.end_to_end_creation_latency_ms) : null],
             ["Attempts", placed?.scheduling_attempt],
           ]}
         />
@@ -232,16 +232,16 @@ export function Group({ id }: { id: string }): JSX.Element {
       <Card title="Bundles">
         <Table
           label="Bundles"
-          empty="It has none."
+          empty="The group has no bundles."
           rows={row.bundles ?? []}
           columns={[
             { title: "Bundle", of: (one) => one.bundle_id.bundle_index, number: true },
-            { title: "Needs", of: (one) => resources(one.unit_resources) },
+            { title: "Resources", of: (one) => resources(one.unit_resources) },
             { title: "Node", of: (one) => <Host of={one.node_id} /> },
           ]}
         />
       </Card>
-      <h2>Its actors</h2>
+      <h2>Actors</h2>
       <ActorList fixed={[{ column: "placement_group_id", predicate: "=", value: id }]} limit={50} />
     </>
   );

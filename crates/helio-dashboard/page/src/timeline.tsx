@@ -5,6 +5,11 @@ import { json, useAsked } from "./api";
 import { Lanes, useCalls } from "./lanes";
 import { Card, Problem, duration } from "./show";
 
+/** A length of time that was chosen, in whole seconds. */
+function span(ms: number): string {
+  return ms < 60_000 ? `${Math.round(ms / 1000)} s` : duration(ms);
+}
+
 const PAST_MS = 3_600_000;
 const WIDTHS: [number, string][] = [
   [10_000, "10 s"],
@@ -55,10 +60,10 @@ export function Timeline({ job: given }: { job: string | undefined }): JSX.Eleme
         <button onClick={() => setAgo(0)} disabled={ago === 0}>
           Now
         </button>
-        <a href={`/api/v0/tasks/timeline?download=1&job_id=${job}`}>trace for Perfetto</a>
+        <a href={`/api/v0/tasks/timeline?download=1&job_id=${job}`}>Perfetto trace</a>
       </div>
       <Problem text={known.error} />
-      <Card title={ago === 0 ? `The last ${duration(width)}` : `${duration(width)}, up to ${duration(ago)} ago`}>
+      <Card title={ago === 0 ? `Last ${span(width)}` : `${span(width)}, until ${span(ago)} ago`}>
         <div tabIndex={0} role="group" aria-label="Timeline; the arrow keys move it" onKeyDown={key}>
           <Lanes label="Timeline" known={known} widthMs={width} agoMs={ago} lanesMax={60} />
         </div>

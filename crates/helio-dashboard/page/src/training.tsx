@@ -4,7 +4,7 @@ import type { TrainingRun as Run } from "./answers";
 import { json, useAsked } from "./api";
 import { Compared } from "./compared";
 import { One } from "./run";
-import { Problem, State, Table, moment } from "./show";
+import { Problem, State, Table, count, moment } from "./show";
 
 function to(...ids: string[]): string {
   return `#/${["training", ...ids.map(encodeURIComponent)].join("/")}`;
@@ -17,7 +17,7 @@ function Chooser({ opened, over, runs }: { opened: Run; over: Run | undefined; r
   return (
     <p class="filters">
       <label>
-        {opened.name}, compared with{" "}
+        Compare {opened.name} with{" "}
         <select
           value={over?.run_id ?? ""}
           onChange={({ currentTarget: { value } }) => location.assign(value ? to(opened.run_id, value) : to(opened.run_id))}
@@ -44,21 +44,22 @@ export function Training({ id, otherId }: { id: string | undefined; otherId: str
     <>
       <h1>Training</h1>
       <Problem text={error} />
-      {value && id !== undefined && !known(id) && <Problem text={`No training run ${id} is known; of many only the latest are.`} />}
+      {value && id !== undefined && !known(id) && <Problem text={`There is no training run ${id}; only the latest are kept.`} />}
       {value && opened && <Chooser opened={opened} over={over} runs={value} />}
       {opened && over && over !== opened && <Compared runs={[opened, over]} key={`${opened.run_id} ${over.run_id}`} />}
       {opened && (!over || over === opened) && <One run={opened} key={opened.run_id} />}
+      {value && value.length > 0 && <h2>All runs</h2>}
       {value && (
         <Table
           label="Runs"
-          empty="No training run was started in this cluster."
+          empty="No training run has been started in this cluster."
           rows={value}
           columns={[
             { title: "State", of: (run) => <State of={(run.is_left ? "left" : run.seen.state).toUpperCase()} /> },
             { title: "Run", of: (run) => <a href={to(run.run_id)}>{run.name}</a> },
-            { title: "Began", of: (run) => moment(1000 * run.seen.started_at) },
-            { title: "Workers", of: (run) => run.seen.workers },
-            { title: "Reports", of: (run) => run.seen.reports },
+            { title: "Started", of: (run) => <span class="moment">{moment(1000 * run.seen.started_at)}</span> },
+            { title: "Workers", of: (run) => run.seen.workers, number: true },
+            { title: "Reports", of: (run) => count(run.seen.reports), number: true },
           ]}
         />
       )}

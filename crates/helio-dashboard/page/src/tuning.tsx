@@ -5,10 +5,10 @@ import type { Parameter as Value, SearchRun as Search, Trial } from "./answers";
 import { json } from "./api";
 import { Chart } from "./chart";
 import { Runs } from "./runs";
-import { Bar, Card, Crumbs, Cut, Figures, Id, State, Table, count, duration, moment } from "./show";
+import { Bar, Card, Crumbs, Cut, Figures, Id, State, Table, count, duration, moment, useWidth } from "./show";
 
 function stateOf(run: Search): string {
-  return run.is_left ? "ITS DRIVER HAS ENDED" : run.seen.state;
+  return run.is_left ? "DRIVER ENDED" : run.seen.state;
 }
 
 function short(value: Value): string {
@@ -62,7 +62,7 @@ function axisOf(name: string, trials: Trial[], of: (trial: Trial) => Value | und
   return { name, at: (trial) => place(of(trial)), ticks: names.map((one) => [place(one)!, one]) };
 }
 
-const [WIDE, TALL, TOP, LEFT, RIGHT] = [1100, 300, 30, 60, 90];
+const [TALL, TOP, LEFT, RIGHT, AXIS] = [300, 30, 76, 90, 120];
 
 /** From the best, blue, to the worst, amber. */
 function shade(part: number): string {
@@ -71,19 +71,21 @@ function shade(part: number): string {
 
 function Parallel({ run }: { run: Search }): JSX.Element | null {
   const { trials, metric, mode, best } = run.seen;
+  const [place, seen] = useWidth(1000);
   const names = [...new Set(trials.flatMap((trial) => Object.keys(trial.parameters)))];
   const axes = names.map((name) => axisOf(name, trials, (trial) => trial.parameters[name])).filter((axis) => axis !== null);
   const last = metric ? axisOf(metric, trials, (trial) => trial.value) : null;
   if (last) axes.push(last);
   if (axes.length < 2) return null;
-  const x = (axis: number) => LEFT + (axis / (axes.length - 1)) * (WIDE - LEFT - RIGHT);
+  const wide = Math.max(seen, AXIS * axes.length);
+  const x = (axis: number) => LEFT + (axis / (axes.length - 1)) * (wide - LEFT - RIGHT);
   const y = (part: number) => TOP + 10 + (1 - part) * (TALL - TOP - 30);
   const lines = trials.map((trial) => ({ trial, places: axes.map((axis) => axis.at(trial)) })).filter(({ places }) => places.filter((place) => place !== null).length > 1);
   lines.sort((a, b) => Number(a.trial.id === best) - Number(b.trial.id === best));
   return (
     <Card title="Parameters and results">
-      <div class="scroll" tabIndex={0} role="region" aria-label="Parallel coordinates, may be wider than they are shown">
-        <svg class="parallel" viewBox={`0 0 ${WIDE} ${TALL}`} style={{ minWidth: `${Math.max(500, 130 * axes.length)}px` }} role="img" aria-label={`Parallel coordinates of ${lines.length} trials: ${axes.map((axis) => axis.name).join(", ")}`}>
+      <div ref={place} class="scroll" tabIndex={0} role="region" aria-label="Parallel coordinates, may be wider than they are shown">
+        <svg class="parallel" viewBox={`0 0 ${wide} ${TALL}`} style={{ width: `${wide}px` }} role="img" aria-label={`Parallel coordinates of ${lines.length} trials: ${axes.map((axis) => axis.name).join(", ")}`}>
           {lines.map(({ trial, places }) => {
             const end = last?.at(trial) ?? null;
             const part = end === null ? 1 : mode === "max" ? 1 - end : end;
@@ -110,7 +112,7 @@ function Parallel({ run }: { run: Search }): JSX.Element | null {
         </svg>
       </div>
       <p class="legend">
-        A line is a trial: blue ones have the better results, the thickest the best.
+        One line per trial, from blue (best) to amber (worst); the thick line is the best trial.
       </p>
     </Card>
   );
@@ -161,7 +163,7 @@ function Importance({ run }: { run: Search }): JSX.Element | null {
           { title: "Share", of: ([name, share]) => <Bar part={share} label={`share of ${name}`}>{`${(100 * share).toFixed(0)} %`}</Bar> },
         ]}
       />
-      <p class="legend">The share of the differences in the order of trials that a parameter explains alone.</p>
+      <p class="legend">Share of the variance in the ranking of trials that a parameter explains by itself.</p>
     </Card>
   );
 }
@@ -178,7 +180,7 @@ function Errors({ run }: { run: Search }): JSX.Element | null {
         columns={[
           { title: "Trials", of: (error) => count(error.count), number: true },
           { title: "Error", of: (error) => <code class="lines">{error.text}</code> },
-          { title: "Of them", of: (error) => <span class="lines">{error.trials.join(", ")}{error.count > error.trials.length ? ", …" : ""}</span> },
+          { title: "Examples", of: (error) => <span class="lines">{error.trials.join(", ")}{error.count > error.trials.length ? ", …" : ""}</span> },
         ]}
       />
     </Card>
@@ -208,14 +210,14 @@ function One({ run }: { run: Search }): JSX.Element {
           ["Running", count(counts.get("RUNNING") ?? 0), counts.get("RUNNING") ? "runs" : undefined],
           ["Failed", count(counts.get("ERROR") ?? 0), counts.get("ERROR") ? "bad" : undefined],
           [seen.metric ? `Best ${seen.metric} (${seen.mode})` : "Metric", best && best.value !== null ? short(best.value) : "none yet", best ? "good" : undefined],
-          ["Took", duration(1000 * seen.took_s)],
-          ["Began", <small>{moment(1000 * run.started_at)}</small>],
+          ["Duration", duration(1000 * seen.took_s)],
+          ["Started", <small>{moment(1000 * run.started_at)}</small>],
           ["Job", <small><Id of={run.job_id} to="jobs" /></small>],
         ]}
       />
       {best && (
         <p class="wrap">
-          The best trial, {best.name}: <code>{Object.entries(best.parameters).map(([name, value]) => `${name}=${short(value)}`).join(", ")}</code>
+          Best trial, {best.name}: <code>{Object.entries(best.parameters).map(([name, value]) => `${name}=${short(value)}`).join(", ")}</code>
         </p>
       )}
       <Errors run={run} />
@@ -228,11 +230,11 @@ function One({ run }: { run: Search }): JSX.Element {
       <Card title="Trials">
         <form class="filters" onSubmit={(event) => event.preventDefault()}>
           <label>
-            First{" "}
+            Sort by{" "}
             <select value={order} onChange={(event) => setOrder(event.currentTarget.value)}>
-              <option value="value">the best</option>
-              <option value="late">the latest</option>
-              <option value="slow">the slowest</option>
+              <option value="value">best</option>
+              <option value="late">newest</option>
+              <option value="slow">longest</option>
             </select>
           </label>
           <span class="dim wrap">{seen.folder}</span>
@@ -241,16 +243,20 @@ function One({ run }: { run: Search }): JSX.Element {
           {(shown) => (
             <Table
               label="Trials"
-              empty="No trial has begun."
+              empty="No trial has started."
               rows={shown}
               columns={[
                 { title: "Trial", of: (trial) => <code>{trial.id}</code> },
                 { title: "State", of: (trial) => <State of={trial.state} /> },
                 { title: seen.metric ?? "Result", of: (trial) => (trial.value === null ? "" : short(trial.value)), number: true },
-                ...parameters.map((name) => ({ title: name, of: (trial: Trial) => (name in trial.parameters ? short(trial.parameters[name]!) : "") })),
+                ...parameters.map((name) => ({
+                  title: name,
+                  of: (trial: Trial) => (name in trial.parameters ? short(trial.parameters[name]!) : ""),
+                  number: seen.trials.every((trial) => typeof (trial.parameters[name] ?? 0) === "number"),
+                })),
                 { title: "Iterations", of: (trial) => trial.iterations, number: true },
-                { title: "Took", of: (trial) => duration(1000 * trial.took_s), number: true },
-                { title: "Why it ended", of: (trial) => <span class="lines">{trial.error.split("\n").pop() || trial.stopped_by}</span> },
+                { title: "Duration", of: (trial) => duration(1000 * trial.took_s), number: true },
+                { title: "Ended by", of: (trial) => <span class="lines">{trial.error.split("\n").pop() || trial.stopped_by}</span> },
               ]}
             />
           )}
@@ -269,17 +275,17 @@ export function Tuning({ id }: { id: string | undefined }): JSX.Element {
       list="tuning"
       id={id}
       one={(run) => <One run={run} />}
-      unknown={(wanted) => `No search ${wanted} is known; of many only the latest are.`}
+      unknown={(wanted) => `There is no search ${wanted}; only the latest are kept.`}
       label="Searches"
-      empty="No search was started in this cluster."
+      empty="No search has been started in this cluster."
       columns={[
         { title: "Search", of: (run) => <a href={`#/tuning/${run.run_id}`}>{run.name}</a> },
         { title: "State", of: (run) => <State of={stateOf(run)} /> },
         { title: "Trials", of: (run) => `${run.seen.trials.length + run.seen.left_out}${run.seen.total !== null ? ` / ${run.seen.total}` : ""}`, number: true },
         { title: "Metric", of: (run) => run.seen.metric },
         { title: "Best", of: (run) => { const found = run.seen.trials.find((trial: Trial) => trial.id === run.seen.best); return found?.value == null ? "" : short(found.value); }, number: true },
-        { title: "Took", of: (run) => duration(1000 * run.seen.took_s), number: true },
-        { title: "Began", of: (run) => moment(1000 * run.started_at) },
+        { title: "Duration", of: (run) => duration(1000 * run.seen.took_s), number: true },
+        { title: "Started", of: (run) => <span class="moment">{moment(1000 * run.started_at)}</span> },
         { title: "Job", of: (run) => <Id of={run.job_id} to="jobs" /> },
       ]}
     />

@@ -27,6 +27,7 @@ pub(crate) enum Owner {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct LogFile {
     pub(crate) node_id: String,
     pub(crate) node_ip: String,
@@ -35,17 +36,20 @@ pub(crate) struct LogFile {
     /// Bytes.
     pub(crate) size: u64,
     pub(crate) modified_ms: u64,
+    #[cfg_attr(test, ts(type = "Record<string, string | number | null> | null"))]
     pub(crate) owner: Option<Owner>,
 }
 
 /// A node that did not answer.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct Silent {
     pub(crate) node_id: String,
     pub(crate) why: String,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct FoundFiles {
     pub(crate) files: Vec<LogFile>,
     pub(crate) silent: Vec<Silent>,

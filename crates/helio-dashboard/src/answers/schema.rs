@@ -16,7 +16,7 @@ use super::cluster::{
 };
 use super::figures::{Curves, MachineCurves};
 use super::jobs::{Deleted, JobDetails, JobLogs, Stopped, Submitted};
-use super::logs::LogFiles;
+use super::logs::FoundFiles;
 use super::tasks::{Activity, Failures, Listing, Summarized};
 use super::told::Runs;
 use super::told::seen::{
@@ -146,7 +146,8 @@ fn text() -> String {
     all.get::<Envelope<Inner<Summarized<ObjectSummary>>>>("/api/v0/objects/summarize");
     all.get::<Activity>("/api/v0/tasks/activity");
     all.get::<Failures>("/api/v0/tasks/errors");
-    all.get::<Envelope<Inner<LogFiles>>>("/api/v0/logs");
+    // Of a request with `detail`.
+    all.get::<Envelope<Inner<FoundFiles>>>("/api/v0/logs");
     all.get::<Curves>("/api/v0/metrics/past");
     all.get::<MachineCurves>("/api/v0/metrics/machines");
     all.get::<StackAnswer>("/api/v0/stacks/{node}/{pid}");

@@ -41,6 +41,7 @@ pub(crate) mod seen {
     pub(crate) struct TrainingRun {
         name: String,
         run_id: String,
+        job_id: String,
         is_over: bool,
         is_left: bool,
         text: String,
@@ -65,6 +66,7 @@ pub(crate) mod seen {
         times: Vec<StepTimes>,
         storing: Vec<Storing>,
         checkpoints: Vec<StoredCheckpoint>,
+        ranks: Vec<Rank>,
         attempts: Vec<Attempt>,
         quorum: Option<Quorum>,
         replacements: Vec<Replacement>,
@@ -77,6 +79,21 @@ pub(crate) mod seen {
         steps: u64,
         /// Seconds of each phase.
         spent: Vec<f64>,
+    }
+
+    /// The latest process of a rank.
+    #[derive(TS)]
+    pub(crate) struct Rank {
+        rank: u32,
+        state: String,
+        node_id: String,
+        host: String,
+        pid: u32,
+        worker_id: String,
+        actor_id: String,
+        reports: u64,
+        reported_at: Option<f64>,
+        restarts: u32,
     }
 
     #[derive(TS)]

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliostat.train.messages import ReportedRow
+from heliostat.train.messages import ReportedRow, WorkerInfo
 from heliostat.train.steps.words import StepTimes
 
 # Reports that are remembered one by one; older ones are dropped.
@@ -29,6 +29,24 @@ class WorkerSpan:
     end: float | None = None
     # "running", "finished", "ended" (by the failure of another or a resize), "failed", "died"
     state: str = "running"
+    node_id: str = ""
+    worker_id: str = ""
+    actor_id: str = ""
+
+    @staticmethod
+    def of(rank: int, info: WorkerInfo, is_fresh: bool) -> WorkerSpan:
+        """A worker that begins now."""
+        return WorkerSpan(
+            rank,
+            info.node_ip,
+            info.hostname,
+            info.pid,
+            time.time(),
+            not is_fresh,
+            node_id=info.node_id,
+            worker_id=info.worker_id,
+            actor_id=info.actor_id,
+        )
 
 
 @dataclass
@@ -106,6 +124,8 @@ class RunRecord:
     resumed_from: str | None = None
     # The mean step of each rank, of late.
     step_times: list[StepTimes] = field(default_factory=list)
+    # By rank: how many reports its worker has made in the current attempt, and when the last one.
+    reported: dict[int, tuple[int, float]] = field(default_factory=dict)
     # By the number of the report in the attempt.
     storing: dict[int, Storing] = field(default_factory=dict)
     quorums: deque[QuorumRecord] = field(default_factory=lambda: deque(maxlen=MAX_QUORUMS))

@@ -244,9 +244,9 @@ class TrainRun:
             self._note(
                 f"the state after {step} steps is in peers' memory: the workers take it from there"
             )
+        self.record.reported.clear()
         attempt.workers = [
-            WorkerSpan(i, w.info.node_ip, w.info.hostname, w.info.pid, time.time(), not w.fresh)
-            for i, w in enumerate(self._group.workers)
+            WorkerSpan.of(i, w.info, w.fresh) for i, w in enumerate(self._group.workers)
         ]
         self._enter("running")
         self._results.attempt_started()
@@ -330,10 +330,7 @@ class TrainRun:
     def _renewed(self, rank: int) -> None:
         """A replaced worker runs."""
         worker = self._group.workers[rank]
-        info = worker.info
-        self.record.attempt.workers.append(
-            WorkerSpan(rank, info.node_ip, info.hostname, info.pid, time.time(), not worker.fresh)
-        )
+        self.record.attempt.workers.append(WorkerSpan.of(rank, worker.info, worker.fresh))
         self._view.refresh()
 
     def _admitted(self, groups: list[int], step: int) -> None:
@@ -492,6 +489,9 @@ class TrainRun:
                     self._runner.hung(rank, event.data["text"])
             elif event.kind == "silent" and self._runner is not None:
                 self._runner.silent(**event.data)
+            elif event.kind == "reported":
+                if event.data["attempt"] == self.record.attempt.number:
+                    self.record.reported.update(event.data["ranks"])
             elif event.kind == "steps":
                 self.record.step_times = event.data["times"]
             elif event.kind == "slow":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 from heliostat.train.controller.record import AttemptRecord, RunRecord
@@ -12,6 +13,8 @@ from heliostat.train.view.curves import numbers
 # The page shows so many of each; of ranks those with the longest steps of their own.
 _MAX_RANKS, _MAX_CHECKPOINTS, _MAX_REPLACEMENTS, _MAX_METRICS, _MAX_TITLE = 64, 10, 20, 12, 500
 _MAX_ATTEMPTS = 20
+# States of workers of which there is nothing to say.
+_WELL = ("running", "finished")
 
 
 def seen(record: RunRecord) -> dict[str, Any]:
@@ -32,6 +35,7 @@ def seen(record: RunRecord) -> dict[str, Any]:
         "reports_per_s": _rate(record),
         "checkpoint_count": len(record.checkpoints),
         "in_flight_mean_s": _mean([row.in_flight_s for row in record.checkpoints]),
+        "ranks": _ranks(record),
         "attempts": [_attempt(record, attempt) for attempt in record.attempts[-_MAX_ATTEMPTS:]],
         "metrics": {k: v for k, v in latest[:_MAX_METRICS] if math.isfinite(v)},
         "phases": PHASES,
@@ -65,6 +69,35 @@ def seen(record: RunRecord) -> dict[str, Any]:
             for f in lost
         ],
     }
+
+
+def _ranks(record: RunRecord) -> list[dict[str, Any]]:
+    """The latest process of each rank; of many ranks, those that do not run come first."""
+    begun: Counter[int] = Counter()
+    for attempt in record.attempts:
+        begun.update(span.rank for span in attempt.workers if not span.reused)
+    # An attempt that waits for its workers shows those of the one before.
+    last = next((attempt.workers for attempt in reversed(record.attempts) if attempt.workers), [])
+    latest = {span.rank: span for span in last}
+    spans = sorted(latest.values(), key=lambda span: (span.state in _WELL, span.rank))
+    rows: list[dict[str, Any]] = []
+    for span in sorted(spans[:_MAX_RANKS], key=lambda span: span.rank):
+        reports, at = record.reported.get(span.rank, (0, None))
+        rows.append(
+            {
+                "rank": span.rank,
+                "state": span.state,
+                "node_id": span.node_id,
+                "host": span.hostname,
+                "pid": span.pid,
+                "worker_id": span.worker_id,
+                "actor_id": span.actor_id,
+                "reports": reports,
+                "reported_at": at,
+                "restarts": max(0, begun[span.rank] - 1),
+            }
+        )
+    return rows
 
 
 def _attempt(record: RunRecord, attempt: AttemptRecord) -> dict[str, Any]:

@@ -114,6 +114,8 @@ class TrainCoordinator:
         """End the current attempt: calls that wait return, training functions are told to end."""
         if self._attempt is not None:
             self._attempt.end()
+        if self._looker is not None:
+            self._looker.tell_reports()
         if self._saving is not None:
             self._saving.end()
             self._saving = None
@@ -336,6 +338,8 @@ class TrainCoordinator:
         if self._steps is not None and beat is not None:
             self._steps.beat(rank, beat, time.monotonic())
             self._steps.tell()
+        if self._looker is not None:
+            self._looker.tell_reports()
         attempt.returned.add(rank)
         for kind, meeting in attempt.meetings.items():
             for round_ in meeting.leave(rank):
@@ -512,6 +516,8 @@ class TrainCoordinator:
     ) -> Reply:
         meeting = attempt.meetings[kind]
         round_ = meeting.arrive(rank, index, payload, time.monotonic())
+        if kind == REPORT:
+            attempt.reported[rank] = index + 1, time.time()
         waiter = attempt.waiter(kind, index)
         if blocking:
             attempt.blocked[rank] = (kind, index)

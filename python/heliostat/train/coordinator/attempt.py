@@ -43,6 +43,8 @@ class Attempt:
     # Replaced workers of which nobody knows at which report they are.
     unaligned: set[int] = field(default_factory=set)
     next_report: int = 0
+    # By rank: how many reports it has made, and when the last one; of those that the driver has not heard.
+    reported: dict[int, tuple[int, float]] = field(default_factory=dict)
     # Ranks whose training function has returned.
     returned: set[int] = field(default_factory=set)
     # Ranks that went with a node that was taken away, and for whom nobody waits.

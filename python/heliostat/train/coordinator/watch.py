@@ -23,6 +23,8 @@ from heliostat.train.worker.outside import Place, stack_of
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _PERIOD_S = 0.25
+# The driver hears of each rank's reports once in so many looks.
+_LOOKS_A_TELL = 4
 # How long a worker may take to send its stack. One that holds the interpreter lock cannot.
 _STACK_S = 2.0
 # ... and another process of its node, which may have to start, to take it then.
@@ -51,6 +53,7 @@ class Watch:
         self._last: tuple[Any, float] = (None, 0.0)
         # Per rank: its beats when last looked at, and for how long they have been no more since.
         self._quiet: dict[int, tuple[int, float]] = {}
+        self._looks = 0
 
     async def run(self) -> None:
         """Look until the attempt is over."""
@@ -58,6 +61,9 @@ class Watch:
             await asyncio.sleep(_PERIOD_S)
             self._look_for_silent_workers()
             self._steps.look(time.monotonic())
+            self._looks += 1
+            if self._looks % _LOOKS_A_TELL == 0:
+                self.tell_reports()
             await self._look_for_standstill()
             await self._look_for_the_last()
             for kind, meeting in self._attempt.meetings.items():
@@ -65,6 +71,12 @@ class Watch:
                     missing = meeting.missing(round_)
                     if missing:
                         await self._look(kind, round_, missing)
+
+    def tell_reports(self) -> None:
+        """Have the driver know which ranks have reported, and when."""
+        ranks, self._attempt.reported = self._attempt.reported, {}
+        if ranks:
+            self._emit("reported", {"attempt": self._attempt.number, "ranks": ranks})
 
     def _look_for_silent_workers(self) -> None:
         """Tell the driver of workers that hang as a whole: not even their control thread runs.

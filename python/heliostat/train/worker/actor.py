@@ -70,6 +70,8 @@ class TrainWorker:
             hostname=socket.gethostname(),
             pid=os.getpid(),
             gpu_ids=[str(g) for g in gpus],
+            worker_id=runtime.get_worker_id(),
+            actor_id=runtime.get_actor_id() or "",
         )
 
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -24,6 +24,7 @@ _GROUPS = {"NODE_ADDRESS": "ip", "STACK_TRACE": "call_site"}
 _ORDERS = {"OBJECT_SIZE": "object_size", "PID": "pid", "REFERENCE_TYPE": "reference_type"}
 _COLUMNS = ("ip", "pid", "type", "call_site", "task_status", "size", "reference_type", "object_id")
 _ROWS_MAX = 10_000
+_NO_SITE = "disabled"
 
 
 def memory_summary(
@@ -52,20 +53,23 @@ def memory_summary(
     sizes = {row.object_id: _size(row) for row in objects}
     total = f"{len(sizes)} objects, {_text(sum(sizes.values()), unit, units)}"
     if stats_only:
-        return f"Together: {total}\n"
+        return f"Total: {total}\n"
     groups: dict[str, list[ObjectState]] = defaultdict(list)
     for row in objects:
         groups[str(getattr(row, group))].append(row)
+    # Without RAY_record_ref_creation_sites nobody knows the places.
+    has_sites = any(row.call_site != _NO_SITE for row in objects)
+    columns = [name for name in _COLUMNS if has_sites or name != "call_site"]
+    heads = [name.replace("_", " ") for name in columns]
     lines: list[str] = []
     for name, rows in sorted(groups.items()):
         # The largest come first, anything else in the order of the alphabet.
         rows.sort(key=lambda row: getattr(row, order) or 0, reverse=order == "object_size")
         held = sum({row.object_id: _size(row) for row in rows}.values())
         lines.append(f"--- {name}: {len(rows)} references, {_text(held, unit, units)} ---")
-        heads = [name.replace("_", " ") for name in _COLUMNS]
-        lines += table([heads, *(_cells(row, unit, units) for row in rows[:num_entries])])
+        lines += table([heads, *(_cells(row, unit, units, columns) for row in rows[:num_entries])])
         lines.append("")
-    return "\n".join([*lines, f"Together: {total}", ""])
+    return "\n".join([*lines, f"Total: {total}", ""])
 
 
 def _word(parameter: str, given: str, known: dict[str, Any]) -> Any:
@@ -82,10 +86,9 @@ def _text(count: int, unit: int, units: str) -> str:
     return f"{count} B" if unit == 1 else f"{count / unit:.2f} {units}"
 
 
-def _cells(row: ObjectState, unit: int, units: str) -> list[str]:
+def _cells(row: ObjectState, unit: int, units: str, columns: list[str]) -> list[str]:
     size = _text(row.object_size, unit, units) if (row.object_size or -1) >= 0 else "?"
-    fields = {**{name: getattr(row, name, None) for name in _COLUMNS}, "size": size}
-    return [str(fields[name]) for name in _COLUMNS]
+    return [size if name == "size" else str(getattr(row, name, None)) for name in columns]
 
 
 def main(arguments: Sequence[str], program: str) -> int:

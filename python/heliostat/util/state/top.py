@@ -189,7 +189,8 @@ def lines(look: Look, width: int) -> list[str]:
     """The screen for one look, as lines of at most ``width`` characters; headings have no indent."""
     alive = f"{len(look.nodes)} node{'s' * (len(look.nodes) != 1)}"
     dead = f", {look.dead} dead" if look.dead else ""
-    silent = f", {look.silent} did not answer in time" if look.silent else ""
+    processes = f"process{'es' * (look.silent != 1)}"
+    silent = f", {look.silent} {processes} did not answer in time" if look.silent else ""
     shown = [f"{time.strftime('%H:%M:%S')}  {alive}{dead}{silent}"]
     bar = max(size for least, size in _BARS.items() if width >= least)
     nodes = [_node(node, bar) for node in look.nodes]
@@ -197,7 +198,7 @@ def lines(look: Look, width: int) -> list[str]:
     calls = sorted(
         look.calls, key=lambda one: (-one.running, -one.waiting, -(one.rate or 0), one.name)
     )
-    heads = ["function", "running", "waiting", "finished", "failed", "a second"]
+    heads = ["function", "running", "waiting", "finished", "failed", "per second"]
     shown += _table("Calls", [heads, *map(_calls, calls)], width)
     states = sorted({state for counts in look.actors.values() for state in counts})
     actors = sorted(look.actors.items(), key=lambda item: (-item[1]["ALIVE"], item[0]))
