@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, Union
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar, Union
 
 import numpy as np
 import pyarrow as pa
 
 from heliostat.data import block as blocks
 from heliostat.data import frames, missing
+from heliostat.data.aliases import Batch, Function
 from heliostat.data.block import BlockMetadata
 from heliostat.data.column_accessor import BlockColumn, BlockColumnAccessor
 
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
     import pandas
     import pandas as pd
 
-    from heliostat.data.aliases import Row
+    from heliostat.data.aliases import Row, Value
 
 Block = Union["pa.Table", "pandas.DataFrame"]
-BatchColumn = Union[BlockColumn, "np.ndarray[Any, Any]"]
-DataBatch = Union["pa.Table", "pandas.DataFrame", dict[str, "np.ndarray[Any, Any]"]]
-DataBatchColumn = Union[BlockColumn, "np.ndarray[Any, Any]"]
+BatchColumn = Union[BlockColumn, "np.ndarray"]
+DataBatch = Batch
+DataBatchColumn = BatchColumn
 CallableClass = type
-UserDefinedFunction = Callable[..., Any] | type
+UserDefinedFunction = Function | type
 Schema = pa.Schema
 T = TypeVar("T", contravariant=True)  # noqa: PLC0105 # the name that programs import
 U = TypeVar("U", covariant=True)  # noqa: PLC0105 # likewise
@@ -55,7 +56,7 @@ class BlockAccessor:
     """
 
     def __init__(self, block: Block) -> None:
-        self._block: Any = block
+        self._block = block
         self._is_arrow = isinstance(block, pa.Table)
 
     @staticmethod
@@ -86,12 +87,12 @@ class BlockAccessor:
         return batch
 
     @classmethod
-    def batch_to_arrow_block(cls, batch: Mapping[str, Any]) -> Block:
+    def batch_to_arrow_block(cls, batch: Mapping[str, BatchColumn]) -> Block:
         """Return a dict of arrays as a table."""
         return blocks.from_batch(batch, "the function")
 
     @classmethod
-    def batch_to_pandas_block(cls, batch: Mapping[str, Any]) -> Block:
+    def batch_to_pandas_block(cls, batch: Mapping[str, BatchColumn]) -> Block:
         """Return a dict of arrays as a DataFrame."""
         return frames.to_pandas(blocks.from_batch(batch, "the function"))
 
@@ -120,7 +121,7 @@ class BlockAccessor:
         return self.to_arrow().schema
 
     def get_metadata(
-        self, input_files: list[str] | None = None, exec_stats: Any = None, **_: Any
+        self, input_files: list[str] | None = None, exec_stats: object = None, **_: object
     ) -> BlockMetadata:
         """Return the number of rows and bytes, as :class:`ReadTask` takes them."""
         return BlockMetadata(
@@ -139,25 +140,25 @@ class BlockAccessor:
         found: int = self._of(on).count(ignore_nulls=ignore_nulls)
         return found
 
-    def sum(self, on: str, ignore_nulls: bool) -> Any:
+    def sum(self, on: str, ignore_nulls: bool) -> Value:
         """Return the sum of a column; ``None`` of no values, and of a missing one unless ``ignore_nulls``."""
         return self._of(on).sum(ignore_nulls=ignore_nulls)
 
-    def min(self, on: str, ignore_nulls: bool) -> Any:
+    def min(self, on: str, ignore_nulls: bool) -> Value:
         """Return the least value of a column, with ``None`` as :meth:`sum` has it."""
         return self._of(on).min(ignore_nulls=ignore_nulls)
 
-    def max(self, on: str, ignore_nulls: bool) -> Any:
+    def max(self, on: str, ignore_nulls: bool) -> Value:
         """Return the greatest value of a column, with ``None`` as :meth:`sum` has it."""
         return self._of(on).max(ignore_nulls=ignore_nulls)
 
-    def mean(self, on: str, ignore_nulls: bool) -> Any:
+    def mean(self, on: str, ignore_nulls: bool) -> Value:
         """Return the average of a column, with ``None`` as :meth:`sum` has it."""
         return self._of(on).mean(ignore_nulls=ignore_nulls)
 
     def sum_of_squared_diffs_from_mean(
         self, on: str, ignore_nulls: bool, mean: float | None = None
-    ) -> Any:
+    ) -> Value:
         """Return the sum of the squares of the differences from the mean. Default: the column's own."""
         return self._of(on).sum_of_squared_diffs_from_mean(ignore_nulls=ignore_nulls, mean=mean)
 
@@ -245,7 +246,7 @@ class BlockAccessor:
         names = [columns_rename.get(name, name) for name in self._block.column_names]
         return self._block.rename_columns(names)
 
-    def upsert_column(self, column_name: str, column_data: Any) -> Block:
+    def upsert_column(self, column_name: str, column_data: BatchColumn) -> Block:
         """Return the block with a column more, or with other values in it."""
         if not self._is_arrow:
             return self._block.assign(**{column_name: column_data})

@@ -10,9 +10,9 @@ import contextlib
 import decimal
 import math
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from heliostat.data import block, tensors
 from heliostat.data.aggregation import AggregateFnV2
-from heliostat.data.aliases import Aggregation, Row, Value
+from heliostat.data.aliases import Aggregation, Function, Row, Value
 from heliostat.data.expressions.namespace import whole
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class _Kernel(AggregateFnV2[Value, Value]):
         super().__init__(
             _alias(self.kind, on, alias_name), lambda: None, on=on, ignore_nulls=ignore_nulls
         )
-        self.parts = ((self.kind, self.kind),) if ignore_nulls else None
+        self.parts = ((self.kind, self.kind),) if ignore_nulls else ()
 
     def aggregate_block(self, block: pa.Table) -> Value:
         """Return the block's value."""
@@ -199,7 +199,7 @@ class AbsMax(_Kernel):
 
     def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
         super().__init__(on, ignore_nulls, alias_name)
-        self.parts = None
+        self.parts = ()
 
     def aggregate_block(self, block: pa.Table) -> Value:
         """Return the block's value."""
@@ -230,7 +230,7 @@ class Mean(AggregateFnV2[tuple[float, int], float | None]):
         super().__init__(
             _alias("mean", on, alias_name), lambda: (0.0, 0), on=on, ignore_nulls=ignore_nulls
         )
-        self.parts = (("sum", "sum"), ("count", "sum")) if ignore_nulls else None
+        self.parts = (("sum", "sum"), ("count", "sum")) if ignore_nulls else ()
 
     def finished(self, parts: list[pa.Array]) -> pa.Array:
         """Return the sums by the counts."""
@@ -720,7 +720,7 @@ class ZeroPercentage(_Share):
         return int(pc.sum(pc.equal(column, 0)).as_py() or 0)
 
 
-class AggregateFn(AggregateFnV2[Any, Any]):
+class AggregateFn(AggregateFnV2[Value, Value]):
     """An aggregation of plain functions. Deprecated: derive from ``AggregateFnV2``.
 
     Args:
@@ -749,12 +749,12 @@ class AggregateFn(AggregateFnV2[Any, Any]):
 
     def __init__(
         self,
-        init: Callable[[Any], Any],
-        merge: Callable[[Any, Any], Any],
+        init: Function,
+        merge: Function,
         name: str,
-        accumulate_row: Callable[[Any, Any], Any] | None = None,
-        accumulate_block: Callable[[Any, Any], Any] | None = None,
-        finalize: Callable[[Any], Any] | None = None,
+        accumulate_row: Function | None = None,
+        accumulate_block: Function | None = None,
+        finalize: Function | None = None,
     ) -> None:
         if (accumulate_row is None) == (accumulate_block is None):
             raise ValueError("Exactly one of accumulate_row or accumulate_block must be provided.")
@@ -762,7 +762,7 @@ class AggregateFn(AggregateFnV2[Any, Any]):
         self._merge, self._finalize = merge, finalize
         self._row, self._block = accumulate_row, accumulate_block
 
-    def aggregate_block(self, block: pa.Table) -> Any:
+    def aggregate_block(self, block: pa.Table) -> Value:
         """Return the accumulator of a block."""
         from heliostat.data.block import rows
 
@@ -774,11 +774,11 @@ class AggregateFn(AggregateFnV2[Any, Any]):
             made = self._row(made, row)
         return made
 
-    def combine(self, current_accumulator: Any, new: Any) -> Any:
+    def combine(self, current_accumulator: Value, new: Value) -> Value:
         """Return both joined."""
         return self._merge(current_accumulator, new)
 
-    def finalize(self, accumulator: Any) -> Any:
+    def finalize(self, accumulator: Value) -> Value:
         """Return the result."""
         return self._finalize(accumulator) if self._finalize is not None else accumulator
 
@@ -811,7 +811,7 @@ class Partials:
 
 def has_parts(aggregation: Aggregation) -> bool:
     """Whether groups can be put together of parts; a class of the program's own may do otherwise."""
-    return aggregation.parts is not None and type(aggregation).__module__ == __name__
+    return bool(aggregation.parts) and type(aggregation).__module__ == __name__
 
 
 def columns_of(several: list[Aggregation]) -> frozenset[str] | None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import pyarrow as pa
 
 from heliostat.data.missing import no_columns
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Value
+
 
 A = TypeVar("A")  # an accumulator
 R = TypeVar("R")  # a result
@@ -63,8 +67,8 @@ class AggregateFnV2(abc.ABC, Generic[A, R]):
         {'product(item)': 24}
     """
 
-    # For groups: (pyarrow's function that makes a part, the one that joins parts). None: there are none.
-    parts: tuple[tuple[str, str], ...] | None = None
+    # For groups: (pyarrow's function that makes a part, the one that joins parts). Empty: there are none.
+    parts: tuple[tuple[str, str], ...] = ()
     joins_by_rows = False  # whether parts are joined by `joined_rows` instead
 
     def __init__(
@@ -107,17 +111,17 @@ class AggregateFnV2(abc.ABC, Generic[A, R]):
             new: The other.
         """
 
-    def finalize(self, accumulator: A) -> Any:
+    def finalize(self, accumulator: A) -> R:
         """Return the result.
 
         Args:
             accumulator: The last accumulator.
         """
-        return accumulator
+        return cast("R", accumulator)  # as they are of one type where this is not overridden
 
     # --- for the engine ---
 
-    def start(self, table: pa.Table) -> Any:
+    def start(self, table: pa.Table) -> A | type[_Null] | None:
         """Return the accumulator of a block; ``None`` where there is no value.
 
         Args:
@@ -146,7 +150,7 @@ class AggregateFnV2(abc.ABC, Generic[A, R]):
     def _counts_nulls(self) -> bool:
         return False
 
-    def join(self, a: Any, b: Any) -> Any:
+    def join(self, a: Value, b: Value) -> Value:
         """Return two accumulators joined.
 
         Args:
@@ -159,7 +163,7 @@ class AggregateFnV2(abc.ABC, Generic[A, R]):
             return b if a is None else a
         return self.combine(a, b)
 
-    def finish(self, accumulator: Any) -> Any:
+    def finish(self, accumulator: Value) -> R | None:
         """Return the result of the last accumulator.
 
         Args:
@@ -169,7 +173,7 @@ class AggregateFnV2(abc.ABC, Generic[A, R]):
             return None
         return self._of_nothing() if accumulator is None else self.finalize(accumulator)
 
-    def _of_nothing(self) -> Any:
+    def _of_nothing(self) -> R | None:
         return None
 
     # --- by groups, where there are parts ---
@@ -182,7 +186,7 @@ class AggregateFnV2(abc.ABC, Generic[A, R]):
         """
         return column
 
-    def joined_rows(self, parts: list[Any], begins: Any) -> list[pa.Array]:
+    def joined_rows(self, parts: list[pa.ChunkedArray], begins: list[int]) -> list[pa.Array]:
         """Return parts joined, of rows that are sorted by group.
 
         Args:
@@ -194,7 +198,7 @@ class AggregateFnV2(abc.ABC, Generic[A, R]):
         """
         raise NotImplementedError
 
-    def finished(self, parts: list[Any]) -> pa.ChunkedArray:
+    def finished(self, parts: list[pa.ChunkedArray]) -> pa.ChunkedArray:
         """Return the results of joined parts.
 
         Args:

@@ -20,7 +20,7 @@ from heliostat.data import frames, missing, tensors
 from heliostat.data.context import DataContext
 
 if TYPE_CHECKING:
-    from heliostat.data.aliases import Row
+    from heliostat.data.aliases import Batch, Function, Row, Value
 
 
 FORMATS = ("pandas", "pyarrow", "numpy", None)
@@ -49,7 +49,7 @@ _OF_ACCESSOR = (
 )
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Names that programs import from here, of a module that builds on this one."""
     if name not in _OF_ACCESSOR:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -88,7 +88,7 @@ class BlockMetadata:
     size_bytes: Any
     schema: pa.Schema | None = None
     input_files: list[str] | None = None
-    exec_stats: Any = None
+    exec_stats: object = None
     wall_s: float = 0.0
     cpu_s: float = 0.0
     udf_s: float = 0.0
@@ -106,7 +106,7 @@ def metadata(table: pa.Table) -> BlockMetadata:
 # --- making blocks ---------------------------------------------------------------------------------
 
 
-def from_batch(batch: Any, source: str = "the function") -> pa.Table:
+def from_batch(batch: Batch | Mapping[str, Value], source: str = "the function") -> pa.Table:
     """A table of what a function returned for a batch.
 
     Raises:
@@ -140,7 +140,7 @@ def check_names(names: Iterable[object]) -> None:
         )
 
 
-def _from_columns(batch: Mapping[str, Any], source: str) -> pa.Table:
+def _from_columns(batch: Mapping[str, Value], source: str) -> pa.Table:
     check_names(batch)
     columns = {name: _column(name, values, source) for name, values in batch.items()}
     lengths = {name: len(column) for name, column in columns.items()}
@@ -149,7 +149,7 @@ def _from_columns(batch: Mapping[str, Any], source: str) -> pa.Table:
     return pa.table(columns)
 
 
-def _column(name: str, values: Any, source: str) -> pa.Array:
+def _column(name: str, values: Value, source: str) -> pa.Array:
     if isinstance(values, np.ndarray):
         if values.ndim:
             return tensors.from_numpy(values)
@@ -167,7 +167,7 @@ def _column(name: str, values: Any, source: str) -> pa.Array:
     )
 
 
-def from_rows(rows: list[Any]) -> pa.Table:
+def from_rows(rows: list[Value]) -> pa.Table:
     """A table of dicts; a key that a row lacks is null there. Other values are the column "item"."""
     if not rows:
         return pa.table({})
@@ -176,7 +176,7 @@ def from_rows(rows: list[Any]) -> pa.Table:
     return pa.table({ITEM: tensors.from_list(rows)})
 
 
-def _from_dicts(rows: list[Any]) -> pa.Table:
+def _from_dicts(rows: list[Row]) -> pa.Table:
     names, columns = list(rows[0]), None
     check_names(names)
     if len(set(map(len, rows))) == 1:
@@ -195,7 +195,7 @@ class Filled:
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
-        self.lists: list[list[Any]] = [[] for _ in names]
+        self.lists: list[list[Value]] = [[] for _ in names]
 
     @property
     def rows(self) -> int:
@@ -211,28 +211,28 @@ class Filled:
         return made
 
 
-def names_of_all(rows: list[Any]) -> tuple[str, ...]:
+def names_of_all(rows: list[Row]) -> tuple[str, ...]:
     """The keys that all rows have, if they are dicts and none has others; else nothing."""
     names = tuple(rows[0])
     is_same = set(map(type, rows)) == {dict} and all(row.keys() == rows[0].keys() for row in rows)
     return names if is_same else ()
 
 
-def are_dicts(rows: list[Any]) -> bool:
+def are_dicts(rows: list[Value]) -> bool:
     """Whether all rows are dicts, or other mappings."""
     return set(map(type, rows)) == {dict} or all(isinstance(row, Mapping) for row in rows)
 
 
-def tables_of(rows: Iterable[Any]) -> Iterator[pa.Table]:
+def tables_of(rows: Iterable[Value]) -> Iterator[pa.Table]:
     """Tables of rows, a few thousand each."""
     left = iter(rows)
     while held := list(islice(left, ROWS_AT_ONCE)):
         yield from_rows(held)
 
 
-def tables_of_dicts(lists: Iterable[list[Any]]) -> Iterator[pa.Table]:
+def tables_of_dicts(lists: Iterable[list[Row]]) -> Iterator[pa.Table]:
     """Tables of a few thousand dicts or more, given in lists of any length."""
-    held: list[Any] = []
+    held: list[Row] = []
     for some in lists:
         held = held + some if held else some
         if len(held) >= ROWS_AT_ONCE:
@@ -247,7 +247,7 @@ def no_columns(rows: int) -> pa.Table:
     return pa.table({"_": pa.nulls(rows)}).select([])
 
 
-def _reduced(table: pa.Table) -> Any:
+def _reduced(table: pa.Table) -> tuple[Function, tuple[object, ...]]:
     # pyarrow's own way forgets how many rows a table without columns has.
     return table.__reduce__() if table.num_columns else (no_columns, (table.num_rows,))
 
@@ -266,7 +266,9 @@ def check_format(batch_format: str | None) -> None:
         )
 
 
-def to_batch(table: pa.Table, batch_format: str | None, context: DataContext | None = None) -> Any:
+def to_batch(
+    table: pa.Table, batch_format: str | None, context: DataContext | None = None
+) -> Batch:
     """The table as users want it: "numpy" (and "default"), "pandas", "pyarrow" (and None).
 
     The settings are those of the dataset. Default: those of this process.
@@ -288,7 +290,7 @@ def has_arrays(table: pa.Table) -> bool:
     return all(tensors.is_array(c.type) and not c.null_count for c in table.columns)
 
 
-def named(columns: Mapping[str, Any], name: str) -> pa.ChunkedArray:
+def named(columns: Mapping[str, Value], name: str) -> pa.ChunkedArray:
     """One of several columns.
 
     Raises:
@@ -321,7 +323,7 @@ def rows_at_once(table: pa.Table) -> Iterator[list[Row]]:
 
 def columns_at_once(
     table: pa.Table,
-) -> Iterator[tuple[tuple[str, ...], list[list[Any]], int]]:
+) -> Iterator[tuple[tuple[str, ...], list[list[Value]], int]]:
     """Names, columns as lists, and the number of rows, some thousand rows at a time."""
     names = tuple(table.column_names)
     for at in range(0, table.num_rows, ROWS_AT_ONCE):

@@ -20,6 +20,8 @@ from heliostat.data.http import HttpError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Answer = dict[str, Any]  # of the service, as its JSON has it
+
 
 class ReaderFormat(str, Enum):
     """The reader that asks a catalog.
@@ -69,8 +71,8 @@ class ResolvedSource:
 
     path: str | None = None
     filesystem: pa.fs.FileSystem = field(default=None, repr=False)
-    storage_options: dict[str, Any] | None = field(default=None, repr=False)
-    catalog_kwargs: dict[str, Any] | None = field(default=None, repr=False)
+    storage_options: dict[str, str] | None = field(default=None, repr=False)
+    catalog_kwargs: dict[str, object] | None = field(default=None, repr=False)
     table_identifier: str | None = None
     data_format: ReaderFormat | None = None
 
@@ -210,9 +212,9 @@ class DatabricksUnityCatalog(Catalog):
         about = self._about(table)
         return _format(about, about.get("storage_location") or "")
 
-    def _about(self, table: str) -> dict[str, Any]:
+    def _about(self, table: str) -> Answer:
         try:
-            found: dict[str, Any] = self._workspace.ask(
+            found: Answer = self._workspace.ask(
                 "GET", f"/api/2.1/unity-catalog/tables/{quote(table)}"
             )
         except HttpError as error:
@@ -221,9 +223,9 @@ class DatabricksUnityCatalog(Catalog):
             raise
         return found
 
-    def _credentials(self, table_id: str, mode: CatalogAccessMode) -> dict[str, Any]:
+    def _credentials(self, table_id: str, mode: CatalogAccessMode) -> Answer:
         wanted = "READ" if mode is CatalogAccessMode.READ else "READ_WRITE"
-        found: dict[str, Any] = self._workspace.ask(
+        found: Answer = self._workspace.ask(
             "POST",
             "/api/2.1/unity-catalog/temporary-table-credentials",
             {"table_id": table_id, "operation": wanted},
@@ -232,7 +234,7 @@ class DatabricksUnityCatalog(Catalog):
 
 
 def _of_aws(
-    catalog: DatabricksUnityCatalog, given: dict[str, Any], found: ResolvedSource, reader: Any
+    catalog: DatabricksUnityCatalog, given: Answer, found: ResolvedSource, reader: ReaderFormat
 ) -> None:
     if not catalog.region:
         raise ValueError(
@@ -258,7 +260,7 @@ def _of_aws(
 
 
 def _of_azure(
-    catalog: DatabricksUnityCatalog, given: dict[str, Any], found: ResolvedSource, reader: Any
+    catalog: DatabricksUnityCatalog, given: Answer, found: ResolvedSource, reader: ReaderFormat
 ) -> None:
     token = given["azure_user_delegation_sas"]["sas_token"].removeprefix("?")
     if reader is ReaderFormat.DELTA:
@@ -273,7 +275,7 @@ def _of_azure(
 
 
 def _of_google(
-    catalog: DatabricksUnityCatalog, given: dict[str, Any], found: ResolvedSource, reader: Any
+    catalog: DatabricksUnityCatalog, given: Answer, found: ResolvedSource, reader: ReaderFormat
 ) -> None:
     if reader is ReaderFormat.DELTA:
         raise NotImplementedError(
@@ -297,7 +299,7 @@ _ACCESS = {
 }
 
 
-def _format(about: dict[str, Any], path: str) -> ReaderFormat | None:
+def _format(about: Answer, path: str) -> ReaderFormat | None:
     """Return the format of a table, by the catalog's answer, or by its name's ending."""
     said = str(about.get("data_source_format") or "").lower()
     if said == "delta":

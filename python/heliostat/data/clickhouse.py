@@ -7,9 +7,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heliostat.core.platform.extras import required
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from heliostat.data.aliases import Value
+
 
 WHO = "Tables of ClickHouse"
 
@@ -23,7 +29,7 @@ class Server:
     options: dict[str, object] = field(default_factory=dict, repr=False)
 
     @contextlib.contextmanager
-    def client(self) -> Iterator[Any]:
+    def client(self) -> Iterator[Client]:
         """A client, closed at the end."""
         package = required("clickhouse_connect", WHO)
         client = package.get_client(dsn=self.dsn, settings=self.settings, **self.options)
@@ -38,7 +44,7 @@ def lost() -> tuple[type[BaseException], ...]:
     return (errors.OperationalError, streamed, ConnectionError)
 
 
-def value(client: Any, query: str) -> Any:
+def value(client: Client, query: str) -> Value:
     """The one value that a query gives, None if it gives no row."""
     rows = client.query(query).result_rows
     return rows[0][0] if rows else None

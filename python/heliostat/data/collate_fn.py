@@ -6,7 +6,16 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd  # noqa: F401 # stands within quotes below
+    import pyarrow as pa
+    import torch
+
+    from heliostat.data.aliases import Value
+
 
 __all__ = [
     "ArrowBatchCollateFn",
@@ -35,11 +44,11 @@ class CollateFn(abc.ABC, Generic[T]):
     """
 
     @abc.abstractmethod
-    def __call__(self, batch: T) -> Any:
+    def __call__(self, batch: T) -> Value:
         """Return what the loop gets."""
 
 
-class ArrowBatchCollateFn(CollateFn[Any]):
+class ArrowBatchCollateFn(CollateFn["pa.Table"]):
     """Gets a ``pyarrow.Table``.
 
     Examples:
@@ -53,7 +62,7 @@ class ArrowBatchCollateFn(CollateFn[Any]):
     """
 
 
-class NumpyBatchCollateFn(CollateFn[Any]):
+class NumpyBatchCollateFn(CollateFn[dict[str, "np.ndarray"]]):
     """Gets a dict of arrays.
 
     Examples:
@@ -68,7 +77,7 @@ class NumpyBatchCollateFn(CollateFn[Any]):
     """
 
 
-class PandasBatchCollateFn(CollateFn[Any]):
+class PandasBatchCollateFn(CollateFn["pd.DataFrame"]):
     """Gets a ``pandas.DataFrame``.
 
     Examples:
@@ -102,16 +111,20 @@ class DefaultCollateFn(ArrowBatchCollateFn):
     """
 
     def __init__(
-        self, dtypes: Any = None, device: Any = None, pin_memory: bool = False, **_: Any
+        self,
+        dtypes: torch.dtype | dict[str, torch.dtype] | None = None,
+        device: str | torch.device | None = None,
+        pin_memory: bool = False,
+        **_: object,
     ) -> None:
         self.dtypes = dtypes
         self.device = device
         self.pin_memory = pin_memory
 
-    def __call__(self, batch: Any) -> Mapping[str, Any]:
+    def __call__(self, batch: pa.Table) -> Mapping[str, torch.Tensor]:
         """Return tensors by column name."""
         from heliostat.data.iterate import torch_batches
 
         collate = torch_batches.collator(None, self.dtypes, self.device or "cpu", self.pin_memory)
-        made: Mapping[str, Any] = collate(batch, None)
+        made: Mapping[str, torch.Tensor] = collate(batch, None)
         return made

@@ -7,13 +7,17 @@ import dataclasses
 import datetime
 import enum
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
 from heliostat.data import tensors
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Value
+
 
 __all__ = ["DataType", "TypeCategory"]
 
@@ -35,10 +39,10 @@ class TypeCategory(str, enum.Enum):
     TEMPORAL = "temporal"
 
 
-def _made(factory: Callable[[], Any]) -> Any:
+def _made(factory: Callable[[], pa.DataType]) -> classmethod[DataType, [], DataType]:
     """A class method that makes the ``DataType`` of an Arrow type without parameters."""
 
-    def make(cls: type) -> Any:
+    def make(cls: type[DataType]) -> DataType:
         return cls(factory())
 
     make.__doc__ = f"Return the type of Arrow's ``{factory()}``."
@@ -64,7 +68,7 @@ class DataType:
         ListType(list<item: string>)
     """
 
-    _physical_dtype: Any
+    _physical_dtype: Any  # of Arrow, numpy or Python
 
     def __post_init__(self) -> None:
         if not isinstance(self._physical_dtype, pa.DataType | np.dtype | type):
@@ -82,7 +86,7 @@ class DataType:
     string, binary, bool = _made(pa.string), _made(pa.binary), _made(pa.bool_)
 
     @classmethod
-    def from_arrow(cls, arrow_type: Any) -> DataType:
+    def from_arrow(cls, arrow_type: pa.DataType) -> DataType:
         """Return the type that wraps one of Arrow's.
 
         Args:
@@ -91,7 +95,7 @@ class DataType:
         return cls(arrow_type)
 
     @classmethod
-    def from_numpy(cls, numpy_dtype: Any) -> DataType:
+    def from_numpy(cls, numpy_dtype: np.dtype | str) -> DataType:
         """Return the type that wraps one of numpy's, which may be given by name.
 
         Args:
@@ -100,7 +104,7 @@ class DataType:
         return cls(np.dtype(numpy_dtype) if isinstance(numpy_dtype, str) else numpy_dtype)
 
     @classmethod
-    def from_dtype(cls, dtype: Any) -> DataType | None:
+    def from_dtype(cls, dtype: object) -> DataType | None:
         """Return the type for a type of Arrow, numpy or Python, or a name of numpy's; else None.
 
         Args:
@@ -116,7 +120,7 @@ class DataType:
         return cls(dtype) if isinstance(dtype, pa.DataType | np.dtype | type) else None
 
     @classmethod
-    def infer_dtype(cls, value: Any) -> DataType:
+    def infer_dtype(cls, value: Value) -> DataType:
         """Return the type of a value: numpy's of its values, else Arrow's, else its class.
 
         Args:
@@ -247,7 +251,7 @@ class DataType:
         """Return whether it wraps a class of Python."""
         return isinstance(self._physical_dtype, type)
 
-    def to_arrow_dtype(self, values: Sequence[Any] | None = None) -> pa.DataType:
+    def to_arrow_dtype(self, values: Sequence[Value] | None = None) -> pa.DataType:
         """Return Arrow's type.
 
         Args:
@@ -267,11 +271,10 @@ class DataType:
             )
         return pa.infer_type(values)
 
-    def to_numpy_dtype(self) -> np.dtype[Any]:
+    def to_numpy_dtype(self) -> np.dtype:
         """Return numpy's type; ``object`` where numpy has none."""
         if self.is_numpy_type():
-            found: np.dtype[Any] = self._physical_dtype
-            return found
+            return self._physical_dtype
         try:
             return np.dtype(self._physical_dtype.to_pandas_dtype())
         except (AttributeError, NotImplementedError, TypeError):
@@ -311,7 +314,7 @@ class DataType:
             TypeCategory.TEMPORAL: self.is_temporal_type,
         }[wanted]()
 
-    def _is_arrow(self, *asked: Callable[[Any], Any]) -> builtins.bool:
+    def _is_arrow(self, *asked: Callable[[pa.DataType], builtins.bool]) -> builtins.bool:
         return self.is_arrow_type() and any(ask(self._physical_dtype) for ask in asked)
 
     def _is_numpy(self, letters: str) -> builtins.bool:
@@ -416,7 +419,7 @@ class DataType:
         return hash(self._physical_dtype)
 
 
-def as_arrow(dtype: Any) -> pa.DataType:
+def as_arrow(dtype: DataType | pa.DataType) -> pa.DataType:
     """Return Arrow's type of a ``DataType``; what is not one is given back.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -52,7 +52,7 @@ def without_marks(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(table.columns, schema=schema)
 
 
-def _from_series(series: Any) -> pa.Array:
+def _from_series(series: pd.Series) -> pa.Array:
     try:
         if type(series.dtype).__name__ == "TensorDtype":
             return series.array.__arrow_array__()
@@ -108,7 +108,7 @@ def hint(error: Exception, value: object) -> str:
 
 
 def _series(
-    column: pa.ChunkedArray, about: object, mapped: Callable[[Any], Any] | None
+    column: pa.ChunkedArray, about: pa.Field, mapped: Callable[[pa.DataType], object] | None
 ) -> pd.Series:
     pd = required("pandas", "DataFrames")
 
@@ -122,17 +122,17 @@ def _series(
     return column.to_pandas(types_mapper=(lambda _: kind) if extended else None)
 
 
-def _is_special(about: Any) -> bool:
+def _is_special(about: pa.Field) -> bool:
     return isinstance(about.type, pa.BaseExtensionType)
 
 
-def _framed(about: Any) -> str | None:
+def _framed(about: pa.Field) -> str | None:
     """The type that a column had in the DataFrame it comes from."""
     found = (about.metadata or {}).get(FRAME_TYPE)
     return None if found is None else found.decode()
 
 
-def _arrow_backed(kind: pa.DataType) -> Any:
+def _arrow_backed(kind: pa.DataType) -> pd.ArrowDtype | None:
     """The Arrow-backed type of pandas; None: pandas' own for values of this Arrow type."""
     pd = required("pandas", "DataFrames")
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from heliostat.data.aliases import Aggregation, Function
     from heliostat.data.dataset import Dataset
     from heliostat.data.dataset.transforms import Transforms
+    from heliostat.data.expressions.expr import Expr
 
 
 @dataclass
@@ -137,9 +138,9 @@ class _Unpacked(Transform):
 @dataclass
 class _WithColumn:
     column: str
-    expr: Any
+    expr: Expr
 
-    def __call__(self, group: pa.Table) -> Any:
+    def __call__(self, group: pa.Table) -> pa.Table:
         return with_columns(group, {self.column: self.expr.column(group)})
 
 
@@ -150,7 +151,7 @@ _ALL = "__all_rows__"  # the key of `groupby(None)`, the same in all rows
 class _Whole:
     """The step behind a sort of all rows by the key that they share."""
 
-    after: Any
+    after: Callable[[pa.Table], pa.Table]
 
     def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
         yield from self.after(table.drop_columns([_ALL]) if table.num_columns else table)
@@ -213,7 +214,7 @@ class GroupedData:
         )
         return self._dataset._derive(Exchange((parts,), "Aggregate", run))
 
-    def _sorted(self, label: str, after: Any) -> Dataset:
+    def _sorted(self, label: str, after: Callable[[pa.Table], pa.Table]) -> Dataset:
         dataset, keys, blocks = self._dataset, self._keys, self._partitions
         if not keys:
             dataset, keys, blocks = dataset.with_column(_ALL, lit(0)), [_ALL], 1
@@ -259,7 +260,7 @@ class GroupedData:
         step = _Unpacked(mapped)
         return packed._derive(made.step(packed._plan, step, udf.name, is_class=udf.is_class))
 
-    def with_column(self, column_name: str, expr: Any, **ray_remote_args: Any) -> Dataset:
+    def with_column(self, column_name: str, expr: Expr, **ray_remote_args: Any) -> Dataset:
         """Return all rows with a column more: an expression, evaluated for each group.
 
         Args:
@@ -270,7 +271,9 @@ class GroupedData:
         made = _WithColumn(column_name, expr)
         return self.map_groups(made, batch_format="pyarrow", **ray_remote_args)
 
-    def _of(self, kind: Callable[..., Aggregation], on: Any, **options: Any) -> Dataset:
+    def _of(
+        self, kind: Callable[..., Aggregation], on: str | list[str] | None, **options: object
+    ) -> Dataset:
         columns = [on] if isinstance(on, str) else on
         if columns is None:
             schema = self._dataset._arrow_schema()

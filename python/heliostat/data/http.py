@@ -6,7 +6,6 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from typing import Any
 
 from heliostat.data import retries
 
@@ -27,7 +26,7 @@ class HttpError(Exception):
         super().__init__(f"{what} was answered {status}: {said[:SAID_MAX]}")
         self.status, self.said, self.what = status, said, what
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[HttpError], tuple[int, str, str]]:
         return type(self), (self.status, self.said, self.what)
 
 

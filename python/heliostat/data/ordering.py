@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from heliostat.data import block
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import numpy as np
 
 
@@ -45,12 +47,13 @@ def indices(table: pa.Table, order: list[tuple[str, str]]) -> np.ndarray:
 
 
 @functools.cache
-def _polars() -> Any:
+def _polars() -> ModuleType | None:
     try:
         import polars
     except ImportError:
         return None
-    return polars
+    found: ModuleType = polars
+    return found
 
 
 def _is_plain(kind: pa.DataType) -> bool:

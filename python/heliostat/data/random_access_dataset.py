@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.data import block
@@ -14,6 +14,9 @@ from heliostat.data.dataset.base import key_names
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from heliostat import ObjectRef
+    from heliostat.actor import ActorHandle
+    from heliostat.data.aliases import Row, Value
     from heliostat.data.dataset.consume import Consumers
 
 __all__ = ["RandomAccessDataset"]
@@ -61,7 +64,7 @@ class RandomAccessDataset:
         ray.get([w.stats.remote() for w in self._workers])
         self._build_s = time.perf_counter() - begun
 
-    def get_async(self, key: Any) -> Any:
+    def get_async(self, key: Value) -> ObjectRef:
         """Return a reference to the row with this key, a dict, or to None where there is none.
 
         Args:
@@ -70,15 +73,16 @@ class RandomAccessDataset:
         at = self._block_of(key)
         if at is None:
             return ray.put(None)
-        return self._any().get.remote(at, key)
+        ref: ObjectRef = self._any().get.remote(at, key)
+        return ref
 
-    def multiget(self, keys: list[object]) -> list[dict[str, Any] | None]:
+    def multiget(self, keys: list[object]) -> list[Row | None]:
         """Return the rows with these keys, None for those that are not there.
 
         Args:
             keys: The values.
         """
-        by_block: dict[int, dict[Any, None]] = {}
+        by_block: dict[int, dict[Value, None]] = {}
         for key in keys:
             at = self._block_of(key)
             if at is not None:
@@ -87,7 +91,7 @@ class RandomAccessDataset:
             (list(some), self._any().multiget.remote(at, list(some)))
             for at, some in by_block.items()
         ]
-        found: dict[Any, Any] = {}
+        found: dict[Value, Row | None] = {}
         for some, ref in asked:
             found.update(zip(some, ray.get(ref), strict=True))
         return [found.get(key) for key in keys]
@@ -107,10 +111,11 @@ class RandomAccessDataset:
             f"- Mean access time: {mean_us}us\n"
         )
 
-    def _any(self) -> Any:
-        return random.choice(self._workers)
+    def _any(self) -> ActorHandle:
+        chosen: ActorHandle = random.choice(self._workers)
+        return chosen
 
-    def _block_of(self, key: Any) -> int | None:
+    def _block_of(self, key: Value) -> int | None:
         if key is None or not self._highest:
             return None
         try:
@@ -123,7 +128,7 @@ class RandomAccessDataset:
             ) from error
 
 
-def _ends(table: pa.Table, key: str) -> tuple[Any, Any] | None:
+def _ends(table: pa.Table, key: str) -> tuple[Value, Value] | None:
     """The least and the greatest key of a sorted block; missing keys, which come last, are none."""
     column = table.column(key)
     count = len(column) - column.null_count
@@ -133,17 +138,17 @@ def _ends(table: pa.Table, key: str) -> tuple[Any, Any] | None:
 class _Worker:
     """Looks up rows in sorted blocks."""
 
-    def __init__(self, holders: list[list[Any]], key: str) -> None:
+    def __init__(self, holders: list[list[ObjectRef]], key: str) -> None:
         self._refs = [ref for (ref,) in holders]
         self._key = key
-        self._tables: dict[int, tuple[Any, Any]] = {}
+        self._tables: dict[int, tuple[pa.Table, pa.ChunkedArray]] = {}
         self._count, self._taken_s = 0, 0.0
 
-    def get(self, at: int, key: Any) -> dict[str, Any] | None:
+    def get(self, at: int, key: Value) -> Row | None:
         """The row, as a dict; None: there is none."""
         return self.multiget(at, [key])[0]
 
-    def multiget(self, at: int, keys: list[object]) -> list[dict[str, Any] | None]:
+    def multiget(self, at: int, keys: list[object]) -> list[Row | None]:
         """The rows with these keys in a block."""
         begun = time.perf_counter()
         if at not in self._tables:
@@ -156,7 +161,7 @@ class _Worker:
         self._taken_s += time.perf_counter() - begun
         return found
 
-    def _found(self, table: pa.Table, column: pa.ChunkedArray, key: Any) -> dict[str, Any] | None:
+    def _found(self, table: pa.Table, column: pa.ChunkedArray, key: Value) -> Row | None:
         row = bisect.bisect_left(_Values(column), key)
         if row == len(column) or column[row].as_py() != key:
             return None
@@ -173,7 +178,7 @@ class _Values:
     def __init__(self, column: pa.ChunkedArray) -> None:
         self._column = column
 
-    def __getitem__(self, at: int) -> Any:
+    def __getitem__(self, at: int) -> Value:
         return self._column[at].as_py()
 
     def __len__(self) -> int:

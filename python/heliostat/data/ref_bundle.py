@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from heliostat.data.block import BlockMetadata
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class BlockEntry(NamedTuple):
     """A reference to a block, and the block's metadata."""
 
-    ref: Any
+    ref: ObjectRef
     metadata: BlockMetadata
 
 

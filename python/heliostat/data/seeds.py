@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -40,7 +40,10 @@ class RandomSeedConfig:
             raise ValueError(f"Seed must be an integer or None, got {self.seed!r}.")
 
 
-def checked(seed: object) -> Any:
+Seed = int | RandomSeedConfig | None
+
+
+def checked(seed: object) -> Seed:
     """A seed that a program gave.
 
     Raises:
@@ -51,10 +54,10 @@ def checked(seed: object) -> Any:
         raise ValueError(
             f"`seed` must be None, an integer that is not negative or a RandomSeedConfig, got {seed!r}."
         )
-    return seed
+    return cast("Seed", seed)
 
 
-def drawn(seed: Any, execution: int) -> int | None:
+def drawn(seed: Seed, execution: int) -> int | None:
     """The seed of an execution, by its number; None: there is none."""
     if not isinstance(seed, RandomSeedConfig):
         return None if seed is None else int(seed)

@@ -10,11 +10,14 @@ import contextlib
 import functools
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Value
 
 
 class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no types
@@ -46,7 +49,7 @@ class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarro
         return self._ndim
 
     @property
-    def value_type(self) -> Any:
+    def value_type(self) -> pa.DataType:
         """The Arrow type of the elements."""
         return self.storage_type.field("data").type.value_type
 
@@ -57,7 +60,9 @@ class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarro
         return str(self._ndim).encode()
 
     @classmethod
-    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Any:
+    def __arrow_ext_deserialize__(
+        cls, storage_type: pa.DataType, serialized: bytes
+    ) -> VariableShapedTensorType:
         return cls(storage_type.field("data").type.value_type, int(serialized))
 
 
@@ -84,7 +89,9 @@ class PythonObjectType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no
         return b""
 
     @classmethod
-    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Any:
+    def __arrow_ext_deserialize__(
+        cls, storage_type: pa.DataType, serialized: bytes
+    ) -> PythonObjectType:
         return cls()
 
 
@@ -139,7 +146,7 @@ def _from_vector(array: np.ndarray) -> pa.Array:
     return pa.array(np.ascontiguousarray(array))
 
 
-def _fixed(values: Any, shape: tuple[int, ...], rows: int) -> pa.Array:
+def _fixed(values: pa.Array, shape: tuple[int, ...], rows: int) -> pa.Array:
     width = int(np.prod(shape))
     kind = pa.fixed_shape_tensor(values.type, list(shape))
     if width == 0 or rows == 0:
@@ -152,7 +159,7 @@ def _fixed(values: Any, shape: tuple[int, ...], rows: int) -> pa.Array:
 _PLAIN = frozenset((int, float, bool, str, bytes, type(None)))  # what Arrow takes as it is
 
 
-def from_list(values: list[Any]) -> pa.Array:
+def from_list(values: list[Value]) -> pa.Array:
     """An Arrow column of Python values: arrays become tensors, what Arrow cannot hold is pickled."""
     kinds = set(map(type, values))
     if _PLAIN.issuperset(kinds):
@@ -216,7 +223,7 @@ def _from_arrays(values: list[object]) -> pa.Array | None:
 
 
 def _variable(
-    values: Any, shapes: list[tuple[int, ...]], nulls: list[bool] | None = None
+    values: pa.Array, shapes: list[tuple[int, ...]], nulls: list[bool] | None = None
 ) -> pa.Array:
     kind = VariableShapedTensorType(values.type, len(shapes[0]))
     sizes = np.array([int(np.prod(shape)) for shape in shapes], dtype=np.int64)
@@ -329,7 +336,7 @@ def _list_width(column: pa.ChunkedArray) -> int | None:
     return int(longest) if shortest == longest else None
 
 
-def _join(parts: list[Any]) -> Any:
+def _join(parts: list[np.ndarray]) -> np.ndarray:
     full = [p for p in parts if len(p)] or parts[:1]
     if len(full) == 1:
         return full[0]
@@ -338,7 +345,7 @@ def _join(parts: list[Any]) -> Any:
     return np.concatenate(full)
 
 
-def _variable_rows(column: pa.ChunkedArray) -> list[Any]:
+def _variable_rows(column: pa.ChunkedArray) -> list[np.ndarray | None]:
     data, shapes = column.storage.field("data"), column.storage.field("shape")
     if column.null_count:
         return [
@@ -353,7 +360,7 @@ def _variable_rows(column: pa.ChunkedArray) -> list[Any]:
     ]
 
 
-def _objects(column: pa.ChunkedArray) -> list[Any]:
+def _objects(column: pa.ChunkedArray) -> list[Value]:
     return [None if v is None else pickle.loads(v) for v in column.storage.to_pylist()]
 
 
@@ -364,7 +371,7 @@ def _object_array(values: list[object]) -> np.ndarray:
     return out
 
 
-def to_list(column: pa.ChunkedArray) -> list[Any]:
+def to_list(column: pa.ChunkedArray) -> list[Value]:
     """Python values, one a row; tensors as arrays."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):

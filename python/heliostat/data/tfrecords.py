@@ -5,12 +5,20 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from heliostat.core.platform.extras import required
 from heliostat.data import tensors
+
+if TYPE_CHECKING:
+    import google
+    import tensorflow_metadata
+    from google.protobuf.message import Message
+
+    from heliostat.data.aliases import Value
+
 
 PURPOSE = "TFRecord files"
 MASK_DELTA = 0xA282EAD8  # of the format: stored checksums are rotated and moved by it
@@ -19,7 +27,7 @@ SCHEMA_KINDS = {1: "bytes_list", 2: "int64_list", 3: "float_list"}  # of tensorf
 
 
 @functools.cache
-def example_class() -> Any:
+def example_class() -> Message:
     """The message ``tf.train.Example``, from its schema as the format's documentation has it."""
     descriptor = required("google.protobuf.descriptor_pb2", PURPOSE)
     pool = required("google.protobuf.descriptor_pool", PURPOSE)
@@ -27,7 +35,9 @@ def example_class() -> Any:
     field = descriptor.FieldDescriptorProto
     file = descriptor.FileDescriptorProto(name="example.proto", package="tf", syntax="proto3")
 
-    def add(name: str, *fields: dict[str, object]) -> Any:
+    def add(
+        name: str, *fields: dict[str, object]
+    ) -> google.protobuf.descriptor_pb2.DescriptorProto:
         message = file.message_type.add(name=name)
         for number, one in enumerate(fields, 1):
             message.field.add(number=number, **{"label": field.LABEL_OPTIONAL, **one})
@@ -63,7 +73,7 @@ def example_class() -> Any:
 # --- frames ----------------------------------------------------------------------------------------
 
 
-def records(stream: Any, path: str) -> Iterator[bytes]:
+def records(stream: pa.NativeFile, path: str) -> Iterator[bytes]:
     """The records of a file.
 
     Raises:
@@ -102,7 +112,9 @@ def _checksum(data: bytes) -> bytes:
 # --- tables ----------------------------------------------------------------------------------------
 
 
-def kinds_of(tf_schema: Any) -> dict[str, str] | None:
+def kinds_of(
+    tf_schema: tensorflow_metadata.proto.v0.schema_pb2.Schema | None,
+) -> dict[str, str] | None:
     """The kinds of lists by feature that a schema of tensorflow-metadata names."""
     if tf_schema is None:
         return None
@@ -119,7 +131,7 @@ def to_table(examples: list[bytes], kinds: dict[str, str] | None, path: str) -> 
     """
     decode = required("google.protobuf.message", PURPOSE).DecodeError
     message = example_class()
-    columns: dict[str, list[Any]] = {name: [] for name in kinds or ()}
+    columns: dict[str, list[Value]] = {name: [] for name in kinds or ()}
     found: dict[str, set[str]] = {name: set() for name in kinds or ()}
     for number, data in enumerate(examples):
         try:
@@ -144,7 +156,7 @@ def to_table(examples: list[bytes], kinds: dict[str, str] | None, path: str) -> 
 
 
 def _column(
-    values: list[Any], found: set[str], kinds: dict[str, str] | None, name: str, path: str
+    values: list[Value], found: set[str], kinds: dict[str, str] | None, name: str, path: str
 ) -> pa.Array:
     if len(found) > 1:
         raise ValueError(f"the feature {name} of {path} has values of several types: {found}.")
@@ -174,7 +186,7 @@ def encode(table: pa.Table, kinds: dict[str, str] | None) -> Iterator[bytes]:
         yield example.SerializeToString()
 
 
-def _kind(field: Any, kinds: dict[str, str] | None) -> str:
+def _kind(field: pa.Field, kinds: dict[str, str] | None) -> str:
     is_list = pa.types.is_list(field.type) or pa.types.is_large_list(field.type)
     inner = field.type.value_type if is_list else field.type
     checks = {

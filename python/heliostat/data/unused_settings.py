@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Any
 
 from heliostat.core.platform import settings
 
@@ -94,7 +93,7 @@ class IssueDetectorsConfiguration:
     high_memory_detector_config: HighMemoryDetectorConfig = field(
         default_factory=HighMemoryDetectorConfig
     )
-    detectors: list[Any] = field(default_factory=list)
+    detectors: list[type] = field(default_factory=list)
 
 
 # What Ray tries again of a request to a catalog.
@@ -182,7 +181,7 @@ class UnusedSettings:
     write_file_retry_on_errors: tuple[str, ...] = TRANSIENT_S3_ERRORS
 
     # blocks and formats
-    arrow_fixed_shape_tensor_format: Any = "v2"
+    arrow_fixed_shape_tensor_format: object = "v2"
     batch_to_block_arrow_format: bool = True
     decoding_size_estimation: bool = True
     enable_fallback_to_arrow_object_ext_type: bool | None = None
@@ -200,9 +199,9 @@ class UnusedSettings:
     # shuffles
     default_hash_shuffle_parallelism: int = 200
     gpu_shuffle_num_actors: int | None = None
-    gpu_shuffle_rmm_pool_size: Any = None
+    gpu_shuffle_rmm_pool_size: int | str | None = None
     gpu_shuffle_setup_timeout_s: float = 120.0
-    gpu_shuffle_spill_memory_limit: Any = "auto"
+    gpu_shuffle_spill_memory_limit: int | str | None = "auto"
     hash_aggregate_operator_actor_num_cpus_override: float | None = None
     hash_shuffle_aggregator_health_warning_interval_s: int = 30
     hash_shuffle_compression: str | None = "zstd"
@@ -240,7 +239,7 @@ class UnusedSettings:
     op_resource_reservation_ratio: float = 0.5
     output_backpressure_guard_release_interval_s: float | None = None
     override_object_store_memory_limit_fraction: float | None = None
-    scheduling_strategy_large_args: Any = "DEFAULT"
+    scheduling_strategy_large_args: object = "DEFAULT"
     warn_on_driver_memory_usage_bytes: int = 2048 * MIB
 
     # logs, statistics, watching
@@ -271,8 +270,8 @@ class UnusedSettings:
     verbose_stats_logs: bool = False
 
     # what is not there: callbacks, lakehouse tables
-    custom_execution_callback_classes: list[Any] = field(default_factory=list)
+    custom_execution_callback_classes: list[type] = field(default_factory=list)
     delta_config: DeltaConfig = field(default_factory=DeltaConfig)
-    execution_callback_classes: list[Any] = field(default_factory=list)
+    execution_callback_classes: list[type] = field(default_factory=list)
     iceberg_config: IcebergConfig = field(default_factory=IcebergConfig)
     lance_config: LanceConfig = field(default_factory=LanceConfig)

@@ -9,8 +9,8 @@ import pickle
 import re
 import tarfile
 import uuid
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,8 +18,13 @@ from heliostat.core.platform import settings
 from heliostat.core.platform.extras import required
 
 if TYPE_CHECKING:
-    from heliostat.data.aliases import Function, Row
+    import pyarrow as pa
 
+    from heliostat.data.aliases import Function, Row, Value
+
+
+Patterns = Callable[[str], bool] | Iterable[str]
+Rename = Callable[[str], str] | Iterable[tuple[str, str]] | None
 
 KEY, URL = "__key__", "__url__"
 UNSAFE = "DATA_WEBDATASET_ALLOW_UNSAFE_DESERIALIZATION"
@@ -28,8 +33,8 @@ _NAME = re.compile(r"^((?:.*/|)[^.]+)[.]([^/]*)$")  # the first dot after the fo
 
 
 def samples(
-    stream: object, path: str, select: object, rename: object, suffixes: object
-) -> Iterator[Any]:
+    stream: object, path: str, select: Patterns | None, rename: Rename, suffixes: Patterns | None
+) -> Iterator[Row]:
     """The rows of an archive: the key, the bytes of each file by ending, and where they come from.
 
     Raises:
@@ -60,7 +65,9 @@ def samples(
         yield {**row, URL: path}
 
 
-def _files(stream: Any, select: object, rename: object) -> Iterator[tuple[str, bytes]]:
+def _files(
+    stream: pa.NativeFile, select: Patterns | None, rename: Rename
+) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=stream, mode="r|*") as archive:
         for member in archive:
             if not member.isreg():
@@ -73,13 +80,13 @@ def _files(stream: Any, select: object, rename: object) -> Iterator[tuple[str, b
             yield name, file.read()
 
 
-def _chosen(name: str, patterns: Any) -> bool:
+def _chosen(name: str, patterns: Patterns) -> bool:
     if callable(patterns):
         return bool(patterns(name))
     return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
-def _renamed(name: str, rename: Any) -> str:
+def _renamed(name: str, rename: Rename) -> str:
     if rename is None:
         return name
     if callable(rename):
@@ -89,7 +96,7 @@ def _renamed(name: str, rename: Any) -> str:
     return name
 
 
-def applied(change: object, row: Row, default: Function) -> dict[str, Any]:
+def applied(change: object, row: Row, default: Function) -> Row:
     """A row after a decoder or encoder: True is the default one, a text its format, a list several."""
     for one in change if isinstance(change, list) else [change]:
         if one is None or one is False:
@@ -101,7 +108,7 @@ def applied(change: object, row: Row, default: Function) -> dict[str, Any]:
 # --- values of files -------------------------------------------------------------------------------
 
 
-def decoded(row: dict[str, object], form: str | None = None) -> dict[str, Any]:
+def decoded(row: dict[str, object], form: str | None = None) -> Row:
     """The files' values by their endings; others stay bytes. ``form`` "PIL" keeps pictures as such."""
     return {
         name: value if name.startswith("__") else _decoded(name, value, form)
@@ -109,7 +116,7 @@ def decoded(row: dict[str, object], form: str | None = None) -> dict[str, Any]:
     }
 
 
-def _decoded(name: str, value: Any, form: str | None) -> Any:
+def _decoded(name: str, value: Value, form: str | None) -> Value:
     ending = name.rsplit(".", 1)[-1].lower()
     if ending in ("txt", "text"):
         return value.decode()
@@ -129,7 +136,7 @@ def _decoded(name: str, value: Any, form: str | None) -> Any:
     return value
 
 
-def _loaded(name: str, ending: str, value: bytes) -> Any:
+def _loaded(name: str, ending: str, value: bytes) -> Value:
     if not settings.flag(UNSAFE):
         raise ValueError(
             f"{name!r} of a WebDataset is not loaded, because loading a .{ending} file runs what it "
@@ -140,7 +147,7 @@ def _loaded(name: str, ending: str, value: bytes) -> Any:
     return pickle.loads(value)
 
 
-def encoded(row: dict[str, object], form: str | None = None) -> dict[str, Any]:
+def encoded(row: dict[str, object], form: str | None = None) -> Row:
     """The values as bytes of files, by their endings."""
     return {
         name: value if value is None or name.startswith("__") else _encoded(name, value)
@@ -148,7 +155,7 @@ def encoded(row: dict[str, object], form: str | None = None) -> dict[str, Any]:
     }
 
 
-def _encoded(name: str, value: Any) -> Any:
+def _encoded(name: str, value: Value) -> Value:
     ending = name.rsplit(".", 1)[-1].lower()
     if ending in ("cls", "cls2"):
         return str(value).encode()
@@ -172,7 +179,7 @@ def _encoded(name: str, value: Any) -> Any:
     return sink.getvalue()
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from types import ModuleType
 from typing import Any
 
 # By extra: (module, package) of what it brings, where something of ours may miss it.
@@ -98,7 +99,7 @@ _PACKAGES = {
 _ALONE = {"mars": "pymars"}
 
 
-def required(module: str, who: str, extra: str | None = None) -> Any:
+def required(module: str, who: str, extra: str | None = None) -> ModuleType:
     """The module, imported.
 
     Args:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.data import block as blocks
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from heliostat.data.aliases import Batch, Value
+
 
 class DelegatingBlockBuilder:
     """Collects rows and blocks; :meth:`build` gives one block of all of them."""
 
     def __init__(self) -> None:
-        self._tables: list[Any] = []
-        self._rows: list[Mapping[str, Any]] = []
+        self._tables: list[pa.Table] = []
+        self._rows: list[Mapping[str, Value]] = []
 
-    def add(self, item: Mapping[str, Any]) -> None:
+    def add(self, item: Mapping[str, Value]) -> None:
         """Add a row."""
         self._rows.append(item)
 
-    def add_batch(self, batch: Any) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Add a dict of arrays, a DataFrame or a table."""
         self._flush()
         self._tables.append(blocks.from_batch(batch, "add_batch"))

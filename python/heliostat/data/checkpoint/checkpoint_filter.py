@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import heliostat as ray
 
 if TYPE_CHECKING:
+    from heliostat import ObjectRef
     from heliostat.data.checkpoint.interfaces import CheckpointConfig
     from heliostat.data.context import DataContext
 
@@ -50,8 +51,8 @@ class CheckpointManager:
         self.checkpoint_config, self.data_context = checkpoint_config, data_context
 
     def load_checkpoint(
-        self, data_file_dir: str | None = None, data_file_filesystem: Any = None
-    ) -> tuple[Any, int]:
+        self, data_file_dir: str | None = None, data_file_filesystem: pa.fs.FileSystem | None = None
+    ) -> tuple[ObjectRef, int]:
         """Return a reference to the ids of written rows, a numpy array, and its size in bytes.
 
         Files of tasks that had begun and not ended are deleted first: their rows are written again.
@@ -127,7 +128,7 @@ class CheckpointFilter(abc.ABC):
         ... )
     """
 
-    def __init__(self, config: CheckpointConfig, checkpoint_ref: Any = None) -> None:
+    def __init__(self, config: CheckpointConfig, checkpoint_ref: ObjectRef | None = None) -> None:
         self.config, self.checkpoint_ref = config, checkpoint_ref
         self.id_column = config.id_column
 
@@ -160,9 +161,9 @@ class NumpyArrayBasedCheckpointFilter(CheckpointFilter):
         [2, 4]
     """
 
-    def __init__(self, checkpoint_config: CheckpointConfig, checkpoint_ref: Any) -> None:
+    def __init__(self, checkpoint_config: CheckpointConfig, checkpoint_ref: ObjectRef) -> None:
         super().__init__(checkpoint_config, checkpoint_ref)
-        self._ids: Any = None
+        self._ids: np.ndarray | None = None
 
     def filter_rows_for_block(self, block: pa.Table) -> pa.Table:
         """Return the block without the rows whose ids were written.

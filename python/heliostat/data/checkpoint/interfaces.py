@@ -6,7 +6,8 @@ import enum
 import inspect
 import os
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
@@ -117,10 +118,10 @@ class CheckpointConfig:
         checkpoint_path: str | None = None,
         *,
         delete_checkpoint_on_success: bool = True,
-        override_filesystem: Any = None,
+        override_filesystem: pafs.FileSystem | None = None,
         override_backend: CheckpointBackend | None = None,
         write_num_threads: int = 3,
-        checkpoint_path_partition_filter: Any = None,
+        checkpoint_path_partition_filter: Callable[[list[str]], list[str]] | None = None,
         checkpoint_filter_cls: type[CheckpointFilter] | None = None,
         checkpoint_manager_cls: type[CheckpointManager] | None = None,
     ) -> None:

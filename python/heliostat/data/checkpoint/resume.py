@@ -8,7 +8,7 @@ import posixpath
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -31,6 +31,12 @@ from heliostat.data.plan import task
 from heliostat.data.plan.operators import InputBlocks, Map, Operator, Read
 from heliostat.data.plan.transforms import Names, Tables, Transform, joined_names
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Value
+    from heliostat.data.context import DataContext
+    from heliostat.data.sinks.datasink import Datasink
+
+
 Stream = Callable[[Tables], Tables]
 
 
@@ -39,7 +45,7 @@ def is_begun(config: CheckpointConfig | None) -> bool:
     return config is not None and bool(files(config))
 
 
-def check_sink(sink: Any) -> None:
+def check_sink(sink: Datasink[Value]) -> None:
     """Refuse a checkpoint of what is written whole or not at all.
 
     Raises:
@@ -63,7 +69,7 @@ class Resumed:
     """
 
     config: CheckpointConfig
-    context: Any
+    context: DataContext
     write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def source(
@@ -143,7 +149,7 @@ class _Remembered:
     def __call__(self, tables: Tables) -> Tables:
         """Write all tables of a task."""
         name = f"{self.write_id}_{task.index():06}"
-        ids: list[Any] = []
+        ids: list[pa.Table] = []
         begun = posixpath.join(self.config._folder, name + BEGUN)
         with self.config.filesystem.open_output_stream(begun):
             pass

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import heliostat as ray
 from heliostat.data import block
@@ -23,8 +23,13 @@ from heliostat.data.plan.operators import InputBlocks
 from heliostat.data.sources.options import spelled_methods
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.actor import ActorHandle
     from heliostat.data.aggregation import AggregateFnV2
-    from heliostat.data.aliases import Aggregation, Row
+    from heliostat.data.aliases import Aggregation, Row, Value
+    from heliostat.data.dataset.summary import Aggregations
+    from heliostat.data.datatype import DataType
     from heliostat.data.iterate.iterator import DataIterator
 
 __all__ = ["Dataset", "MaterializedDataset", "Schema"]
@@ -71,7 +76,7 @@ class Dataset(Writers):
         return streaming_split(self, n, equal, locality_hints)
 
     def split(
-        self, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
+        self, n: int, *, equal: bool = False, locality_hints: list[ActorHandle] | None = None
     ) -> list[MaterializedDataset]:
         """Execute the dataset and return it in parts.
 
@@ -165,7 +170,7 @@ class Dataset(Writers):
 
     # --- a few numbers ---
 
-    def aggregate(self, *aggs: Aggregation) -> dict[str, Any]:
+    def aggregate(self, *aggs: Aggregation) -> Row:
         """Return the results of aggregations by name; see ``ray.data.aggregate``.
 
         Args:
@@ -186,7 +191,7 @@ class Dataset(Writers):
     def summary(
         self,
         columns: list[str] | None = None,
-        override_dtype_agg_mapping: Mapping[Any, Callable[[str], list[Any]]] | None = None,
+        override_dtype_agg_mapping: Mapping[DataType | pa.DataType, Aggregations] | None = None,
     ) -> DatasetSummary:
         """Return statistics of columns.
 
@@ -204,7 +209,7 @@ class Dataset(Writers):
         """
         return summary.of(self, columns, override_dtype_agg_mapping)
 
-    def sum(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
+    def sum(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Value:
         """Return the sum of a column; of several (default: all), a dict.
 
         Args:
@@ -221,7 +226,7 @@ class Dataset(Writers):
 
         return summarize.single(self, Sum, on, ignore_nulls=ignore_nulls)
 
-    def min(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
+    def min(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Value:
         """Return the least value of a column; of several (default: all), a dict.
 
         Args:
@@ -238,7 +243,7 @@ class Dataset(Writers):
 
         return summarize.single(self, Min, on, ignore_nulls=ignore_nulls)
 
-    def max(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
+    def max(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Value:
         """Return the greatest value of a column; of several (default: all), a dict.
 
         Args:
@@ -255,7 +260,7 @@ class Dataset(Writers):
 
         return summarize.single(self, Max, on, ignore_nulls=ignore_nulls)
 
-    def mean(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
+    def mean(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Value:
         """Return the average of a column; of several (default: all), a dict.
 
         Args:
@@ -274,7 +279,7 @@ class Dataset(Writers):
 
     def std(
         self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True
-    ) -> Any:
+    ) -> Value:
         """Return the standard deviation of a column; of several (default: all), a dict.
 
         Args:
@@ -292,7 +297,7 @@ class Dataset(Writers):
 
         return summarize.single(self, Std, on, ddof=ddof, ignore_nulls=ignore_nulls)
 
-    def unique(self, column: str, ignore_nulls: bool = False) -> list[Any]:
+    def unique(self, column: str, ignore_nulls: bool = False) -> list[Value]:
         """Return the different values of a column.
 
         Args:
@@ -306,7 +311,7 @@ class Dataset(Writers):
         """
         from heliostat.data.aggregate import Unique
 
-        found: list[Any] = summarize.single(self, Unique, column, ignore_nulls=ignore_nulls) or []
+        found: list[Value] = summarize.single(self, Unique, column, ignore_nulls=ignore_nulls) or []
         return found
 
     # --- itself ---
@@ -432,7 +437,7 @@ class MaterializedDataset(Dataset):
     def _edge(self, count: int, from_end: bool) -> list[Row]:
         """The first or the last rows."""
         assert isinstance(self._plan, InputBlocks)
-        found: list[Any] = []
+        found: list[Row] = []
         for bundle in reversed(self._plan.bundles) if from_end else self._plan.bundles:
             want = min(count - len(found), bundle.rows)
             if want <= 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heliostat.data.dataset import maps
 from heliostat.data.dataset.placement import Options
@@ -12,6 +12,9 @@ from heliostat.data.plan import analysis
 from heliostat.data.plan.columns import AddColumn, DropColumns, RenameColumns, SelectColumns
 from heliostat.data.plan.operators import Map, Operator
 from heliostat.data.plan.transforms import MapTables, Project
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def added(
@@ -82,7 +85,7 @@ def renamed(plan: Operator, names: dict[str, str] | list[str], options: Options)
 
 
 def _of_tables(
-    plan: Operator, name: str, function: Callable[[Any], object], options: Options
+    plan: Operator, name: str, function: Callable[[pa.Table], object], options: Options
 ) -> Map:
     return options.step(plan, MapTables(function, name), name, keeps_rows=True)
 

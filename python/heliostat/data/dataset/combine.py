@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,7 +12,7 @@ from heliostat.data.missing import require
 from heliostat.data.plan.operators import Exchange, Mix, MixStoppingCondition, Operator
 
 
-def plans(method: str, others: Iterable[Any]) -> list[Operator]:
+def plans(method: str, others: Iterable[object]) -> list[Operator]:
     """The plans of other datasets.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,10 +21,19 @@ from heliostat.data.ref_bundle import BlockEntry, RefBundle
 from heliostat.data.sources.options import spelled_methods
 
 if TYPE_CHECKING:
+    import daft
+    import dask
+    import mars
+    import modin
+    import numpy as np
     import pandas as pd
+    import pyspark
+    import tensorflow as tf
+    import torch
 
     from heliostat import ObjectRef
-    from heliostat.data.aliases import Row
+    from heliostat.data.aliases import Batch, Function, Row, Value
+    from heliostat.data.collate_fn import CollateFn
     from heliostat.data.dataset import MaterializedDataset
     from heliostat.data.execute.stats_summary import DatasetStatsSummary
     from heliostat.data.random_access_dataset import RandomAccessDataset
@@ -59,8 +68,8 @@ class Consumers(Transforms):
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
-        _collate_fn: Callable[[Any], Any] | None = None,
-    ) -> Iterable[Any]:
+        _collate_fn: Function | None = None,
+    ) -> Iterable[Batch]:
         """Return batches; each ``for`` over them executes the dataset.
 
         Args:
@@ -99,9 +108,9 @@ class Consumers(Transforms):
         *,
         prefetch_batches: int = 1,
         batch_size: int | None = 256,
-        dtypes: Any = None,
-        device: Any = "auto",
-        collate_fn: Any = None,
+        dtypes: torch.dtype | dict[str, torch.dtype] | None = None,
+        device: str | torch.device = "auto",
+        collate_fn: Function | None = None,
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
@@ -149,13 +158,13 @@ class Consumers(Transforms):
         *,
         prefetch_batches: int = 1,
         batch_size: int = 256,
-        dtypes: Any = None,
-        collate_fn: Any = None,
+        dtypes: np.dtype | dict[str, np.dtype] | None = None,
+        collate_fn: CollateFn[Value] | None = None,
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
         synchronize_batches: bool = False,
-        paddings: Any = None,
+        paddings: float | dict[str, float] | None = None,
     ) -> Iterable[Any]:
         """Return batches of JAX arrays, dicts by column; each ``for`` over them executes the dataset.
 
@@ -194,7 +203,7 @@ class Consumers(Transforms):
         *,
         prefetch_batches: int = 1,
         batch_size: int | None = 256,
-        dtypes: Any = None,
+        dtypes: tf.DType | dict[str, tf.DType] | None = None,
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
@@ -234,10 +243,10 @@ class Consumers(Transforms):
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
-        feature_type_spec: Any = None,
-        label_type_spec: Any = None,
-        additional_type_spec: Any = None,
-    ) -> Any:
+        feature_type_spec: tf.TypeSpec | dict[str, tf.TypeSpec] | None = None,
+        label_type_spec: tf.TypeSpec | dict[str, tf.TypeSpec] | None = None,
+        additional_type_spec: tf.TypeSpec | dict[str, tf.TypeSpec] | None = None,
+    ) -> tf.data.Dataset:
         """Return a ``tf.data.Dataset`` of batches (features, labels), as ``Model.fit`` takes them.
 
         Args:
@@ -320,7 +329,7 @@ class Consumers(Transforms):
             raise ValueError(f"The dataset has more than the given limit of {limit} records.")
         return found
 
-    def take_batch(self, batch_size: int = 20, *, batch_format: str | None = "default") -> Any:
+    def take_batch(self, batch_size: int = 20, *, batch_format: str | None = "default") -> Batch:
         """Return the first rows as a batch.
 
         Args:
@@ -519,7 +528,7 @@ class Consumers(Transforms):
             column: The column. Default: all.
         """
 
-        def convert(table: pa.Table) -> Any:
+        def convert(table: pa.Table) -> np.ndarray | dict[str, np.ndarray]:
             arrays = block.to_numpy(block.joined(table))
             return arrays if column is None else block.named(arrays, column)
 
@@ -547,7 +556,9 @@ class Consumers(Transforms):
 
     # --- other libraries ---
 
-    def to_dask(self, meta: Any = None, verify_meta: bool = True) -> Any:
+    def to_dask(
+        self, meta: pd.DataFrame | None = None, verify_meta: bool = True
+    ) -> dask.dataframe.DataFrame:
         """Return a Dask DataFrame with a partition for each block.
 
         Args:
@@ -558,13 +569,13 @@ class Consumers(Transforms):
 
         return libraries.to_dask(self, meta, verify_meta)
 
-    def to_modin(self) -> Any:
+    def to_modin(self) -> modin.pandas.DataFrame:
         """Return a Modin DataFrame with a partition for each block."""
         from heliostat.data.sources import libraries
 
         return libraries.to_modin(self)
 
-    def to_spark(self, spark: Any) -> Any:
+    def to_spark(self, spark: pyspark.sql.SparkSession) -> pyspark.sql.DataFrame:
         """Return a Spark DataFrame of a session of RayDP.
 
         Args:
@@ -574,13 +585,13 @@ class Consumers(Transforms):
 
         return libraries.to_spark(self, spark)
 
-    def to_daft(self) -> Any:
+    def to_daft(self) -> daft.DataFrame:
         """Return a Daft DataFrame of all rows."""
         from heliostat.data.sources import libraries
 
         return libraries.to_daft(self)
 
-    def to_mars(self) -> Any:
+    def to_mars(self) -> mars.dataframe.DataFrame:
         """Return a Mars DataFrame of all rows."""
         from heliostat.data.sources import libraries
 
@@ -608,6 +619,6 @@ class _Count:
 
         yield pa.table({"rows": [sum(table.num_rows for table in tables)]})
 
-    def reads(self, needed: Any) -> frozenset[str]:
+    def reads(self, needed: frozenset[str] | None) -> frozenset[str]:
         """No column."""
         return frozenset()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 if TYPE_CHECKING:
     from heliostat.data.plan.operators import Compute
@@ -86,9 +86,9 @@ class CallOptions(RemoteOptions, total=False):
     """
 
     fn_args: Iterable[object] | None
-    fn_kwargs: dict[str, Any] | None
+    fn_kwargs: dict[str, object] | None
     fn_constructor_args: Iterable[object] | None
-    fn_constructor_kwargs: dict[str, Any] | None
+    fn_constructor_kwargs: dict[str, object] | None
     ray_remote_args_fn: Callable[[], dict[str, object]] | None
 
 

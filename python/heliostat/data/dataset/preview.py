@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.data.dataset.schema import type_name
 from heliostat.data.plan import analysis
@@ -12,6 +12,8 @@ from heliostat.data.plan.operators import Exchange, Limit, Operator
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from heliostat.data.aliases import Row
+
 
 EDGE = 5  # rows that are shown at the beginning and at the end
 ROWS_MAX = 2 * EDGE
@@ -19,7 +21,7 @@ CELL_MAX = 40
 
 
 def text(
-    schema: pa.Schema, rows: int | None, first: list[Any] | None, last: list[Any] | None
+    schema: pa.Schema, rows: int | None, first: list[Row] | None, last: list[Row] | None
 ) -> str:
     """A box with columns, types and, if given, rows."""
     names = list(schema.names)
@@ -42,7 +44,7 @@ def text(
     return "\n".join(lines)
 
 
-def table(title: str, schema: pa.Schema, rows: int | None, shown: list[Any]) -> str:
+def table(title: str, schema: pa.Schema, rows: int | None, shown: list[Row]) -> str:
     """The preview for notebooks: a table of HTML."""
     columns = zip(schema.names, schema.types, strict=True)
     head = "".join(

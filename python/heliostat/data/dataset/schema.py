@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ class Schema:
         (['name', 'size'], ['string', 'int64'])
     """
 
-    def __init__(self, base_schema: Any, *, data_context: DataContext | None = None) -> None:
+    def __init__(self, base_schema: pa.Schema, *, data_context: DataContext | None = None) -> None:
         self.base_schema = base_schema
 
     @property

@@ -11,6 +11,7 @@ from heliostat.data.expressions import col
 from heliostat.data.plan.operators import Bundle, InputBlocks
 
 if TYPE_CHECKING:
+    from heliostat.actor import ActorHandle
     from heliostat.data.dataset import Dataset, MaterializedDataset
 
 Two = tuple["MaterializedDataset", "MaterializedDataset"]
@@ -33,7 +34,7 @@ def _cut(dataset: Dataset, bundles: list[Bundle], ends: list[int]) -> list[Mater
 
 
 def parts(
-    dataset: Dataset, n: int, equal: bool, locality_hints: list[str] | None
+    dataset: Dataset, n: int, equal: bool, locality_hints: list[ActorHandle] | None
 ) -> list[MaterializedDataset]:
     """So many parts of about the same number of rows."""
     if n <= 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.data import aggregate
 from heliostat.data.aggregation import checked
@@ -12,10 +12,10 @@ from heliostat.data.plan.operators import Map
 from heliostat.data.plan.transforms import MapStream
 
 if TYPE_CHECKING:
-    from heliostat.data.aliases import Aggregation
+    from heliostat.data.aliases import Aggregation, Row, Value
 
 
-def total(dataset: Base, aggs: Sequence[Aggregation]) -> dict[str, Any]:
+def total(dataset: Base, aggs: Sequence[Aggregation]) -> Row:
     """The results of aggregations by name; each task gives the parts of its rows."""
     checked(aggs)
     partials = MapStream(aggregate.Partials(list(aggs)), "Aggregate")
@@ -27,7 +27,7 @@ def single(
     kind: Callable[..., Aggregation],
     on: str | list[str] | None,
     **options: object,
-) -> Any:
+) -> Value:
     """The result of an aggregation of one column; of several, by name; None: of all that there are."""
     columns = [on] if isinstance(on, str) else on
     if columns is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,10 +14,12 @@ from heliostat.data.datatype import as_arrow
 if TYPE_CHECKING:
     import pandas as pd
 
-    from heliostat.data.aliases import Aggregation
+    from heliostat.data.aliases import Aggregation, Row
+    from heliostat.data.dataset import Dataset
+    from heliostat.data.datatype import DataType
 
 
-Aggregations = Callable[[str], list[Any]]
+Aggregations = Callable[[str], list["Aggregation"]]
 TOP = 10  # values that are shown of those that occur most
 
 
@@ -39,7 +41,7 @@ class DatasetSummary:
 
     STATISTIC_COLUMN = "statistic"
 
-    def __init__(self, schema: pa.Schema, stats: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, schema: pa.Schema, stats: dict[str, Row]) -> None:
         self.dataset_schema, self._stats = schema, stats
         self.columns = list(stats)
 
@@ -91,7 +93,7 @@ def _of_others(name: str) -> list[Aggregation]:
     return [agg.Count(on=name), agg.MissingValuePercentage(name), top]
 
 
-def _asked(kind: pa.DataType, own: Mapping[Any, Aggregations]) -> Aggregations:
+def _asked(kind: pa.DataType, own: Mapping[pa.DataType, Aggregations]) -> Aggregations:
     """Return the aggregations for a column of that Arrow type."""
     if kind in own:
         return own[kind]
@@ -102,7 +104,9 @@ def _asked(kind: pa.DataType, own: Mapping[Any, Aggregations]) -> Aggregations:
 
 
 def of(
-    dataset: Any, columns: list[str] | None, own: Mapping[Any, Aggregations] | None
+    dataset: Dataset,
+    columns: list[str] | None,
+    own: Mapping[DataType | pa.DataType, Aggregations] | None,
 ) -> DatasetSummary:
     """The summary of a dataset's columns.
 
@@ -119,7 +123,7 @@ def of(
     mine = {as_arrow(kind): asked for kind, asked in (own or {}).items()}
     asked = {name: _asked(schema.field(name).type, mine)(name) for name in names}
     found = dataset.aggregate(*(a for each in asked.values() for a in each))
-    stats: dict[str, dict[str, Any]] = {name: {} for name in names}
+    stats: dict[str, Row] = {name: {} for name in names}
     for name, each in asked.items():
         for aggregation in each:
             statistic, value = aggregation.name.removesuffix(f"({name})"), found[aggregation.name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.core.platform.remote_options import ALL
 from heliostat.data.dataset import columns, combine, maps, reorder
@@ -22,7 +22,7 @@ from heliostat.data.sources.options import refuse, spelled_methods
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from heliostat.data.aliases import Row
+    from heliostat.data.aliases import Function, Row
     from heliostat.data.dataset import Dataset
     from heliostat.data.grouped import GroupedData
 
@@ -199,7 +199,7 @@ class Transforms(Base):
     def add_column(
         self,
         col: str,
-        fn: Callable[[Any], object],
+        fn: Function,
         *,
         batch_format: str | None = "pandas",
         **options: Unpack[RemoteOptions],

@@ -19,7 +19,9 @@ from heliostat.data.sources.options import shows, spelled_methods
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from heliostat.data.aliases import Value
     from heliostat.data.sinks.clickhouse import ClickHouseTableSettings, SinkMode
+    from heliostat.data.sources.sql import Connection
 
 
 @spelled_methods("Dataset")
@@ -34,7 +36,7 @@ class Writers(Consumers):
         path: str,
         *,
         partition_cols: list[str] | None = None,
-        arrow_parquet_args_fn: Any = None,
+        arrow_parquet_args_fn: files.OptionsFn | None = None,
         max_rows_per_file: int | None = None,
         catalog: Catalog | None = None,
         **options: Any,
@@ -81,7 +83,9 @@ class Writers(Consumers):
         )
 
     @shows(OF_FILES, "arrow_csv_args")
-    def write_csv(self, path: str, *, arrow_csv_args_fn: Any = None, **options: object) -> None:
+    def write_csv(
+        self, path: str, *, arrow_csv_args_fn: files.OptionsFn | None = None, **options: object
+    ) -> None:
         """Write CSV files into a folder.
 
         Args:
@@ -102,7 +106,9 @@ class Writers(Consumers):
         writing.to_files(self, "CSV", path, ours, "csv", encode)
 
     @shows(OF_FILES, "arrow_orc_args")
-    def write_orc(self, path: str, *, arrow_orc_args_fn: Any = None, **options: object) -> None:
+    def write_orc(
+        self, path: str, *, arrow_orc_args_fn: files.OptionsFn | None = None, **options: object
+    ) -> None:
         """Write ORC files into a folder.
 
         Args:
@@ -125,7 +131,9 @@ class Writers(Consumers):
         writing.to_files(self, "ORC", path, ours, "orc", encode)
 
     @shows(OF_FILES, "pandas_json_args")
-    def write_json(self, path: str, *, pandas_json_args_fn: Any = None, **options: object) -> None:
+    def write_json(
+        self, path: str, *, pandas_json_args_fn: files.OptionsFn | None = None, **options: object
+    ) -> None:
         """Write files with a JSON object a line into a folder.
 
         Args:
@@ -219,7 +227,7 @@ class Writers(Consumers):
 
     def write_datasink(
         self,
-        datasink: Datasink[Any],
+        datasink: Datasink[Value],
         *,
         ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
@@ -236,7 +244,7 @@ class Writers(Consumers):
     def write_sql(
         self,
         sql: str,
-        connection_factory: Callable[[], object],
+        connection_factory: Callable[[], Connection],
         ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:

@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -24,6 +24,10 @@ from heliostat.data.sinks.datasink import Datasink, WriteResult, Writing
 from heliostat.data.sinks.files import FilenameProvider, SaveMode, Sink
 from heliostat.data.sinks.sql import SqlSink
 from heliostat.data.sources.options import refuse
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Value
+
 
 logger = logging.getLogger("heliostat.data")
 
@@ -107,7 +111,7 @@ def to_files(
     path: str,
     options: FileOptions,
     ending: str,
-    encode: Callable[[pa.Table], Any],
+    encode: Callable[[pa.Table], object],
     **form: Any,
 ) -> None:
     """Write a file for each block, or for as many as have enough rows; what fails leaves none."""
@@ -158,7 +162,7 @@ def to_files(
 
 def to_sink(
     dataset: Base,
-    datasink: Datasink[Any],
+    datasink: Datasink[Value],
     remote_args: dict[str, object] | None,
     concurrency: int | None,
 ) -> None:
@@ -212,7 +216,7 @@ def to_iceberg(
     overwrite_filter: Any,
     upsert_kwargs: dict[str, Any] | None,
     overwrite_kwargs: dict[str, Any] | None,
-) -> Datasink[Any] | None:
+) -> Datasink[Value] | None:
     """The sink of an Iceberg table; None: there are no columns to write."""
     save = SaveMode(mode)
     if catalog is not None and not catalog_kwargs:
@@ -255,7 +259,7 @@ def to_iceberg(
 
 def to_snowflake(
     dataset: Base, table: str, connection_parameters: dict[str, object]
-) -> Datasink[Any]:
+) -> Datasink[Value]:
     """The sink of a table of Snowflake."""
     from heliostat.data.sources.sql import Snowflake
 

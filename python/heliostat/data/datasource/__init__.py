@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from heliostat.data.block import BlockMetadata
 from heliostat.data.sinks.datasink import (
     Datasink,
@@ -35,8 +33,7 @@ from heliostat.data.sources.partitioning import (
     PathPartitionFilter,
     PathPartitionParser,
 )
-
-Connection = Any  # of a database, as PEP 249 has it
+from heliostat.data.sources.sql import Connection
 
 __all__ = [
     "BaseFileMetadataProvider",

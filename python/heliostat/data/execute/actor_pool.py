@@ -7,7 +7,7 @@ nothing: the others go on, and it joins them when it is ready.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.core.platform.preload import mentioned
@@ -19,7 +19,10 @@ from heliostat.exceptions import GetTimeoutError
 from heliostat.util import why
 
 if TYPE_CHECKING:
-    from heliostat.data.aliases import RemoteArgs
+    from heliostat import ObjectRefGenerator
+    from heliostat.actor import ActorHandle
+    from heliostat.data.aliases import RemoteArgs, Waitable
+    from heliostat.data.execute.launch import Input
 
 
 class ActorLauncher:
@@ -56,10 +59,10 @@ class ActorLauncher:
         self._retry_errors = stage.context.actor_task_retry_on_errors
         self._options = options
         self._class = ray.remote(MapWorker)
-        self._starting: dict[Any, Any] = {}  # actors by what says that they are ready
-        self._pool: dict[Any, int] = {}  # tasks of each actor that has started
-        self._cpus_held: dict[Any, float] = {}
-        self._busy: dict[int, Any] = {}
+        self._starting: dict[Waitable, ActorHandle] = {}  # actors by what says that they are ready
+        self._pool: dict[ActorHandle, int] = {}  # tasks of each actor that has started
+        self._cpus_held: dict[ActorHandle, float] = {}
+        self._busy: dict[int, ActorHandle] = {}
         self._made = False
         self.actors = 0
 
@@ -145,11 +148,11 @@ class ActorLauncher:
         self.actors += 1
         self._made = True
 
-    def starting(self) -> list[Any]:
+    def starting(self) -> list[Waitable]:
         """Return the references that tell when actors are ready."""
         return list(self._starting)
 
-    def on_started(self, ready: object) -> None:
+    def on_started(self, ready: Waitable) -> None:
         """An actor is ready for tasks.
 
         Raises:
@@ -163,7 +166,7 @@ class ActorLauncher:
             raise
         self._pool[actor] = 0
 
-    def start(self, index: int, inputs: list[Any], free_cpus: float) -> Any:
+    def start(self, index: int, inputs: list[Input], free_cpus: float) -> ObjectRefGenerator:
         """Send task number ``index`` to an actor; returns its generator."""
         actor = min(self._pool, key=lambda a: self._pool[a])
         cuts, given = arguments(inputs)
@@ -172,12 +175,12 @@ class ActorLauncher:
             retry_exceptions=self._retry_errors,
             _generator_backpressure_num_objects=UNTAKEN_MAX,
         )
-        generator = method.remote(index, cuts, *given)
+        generator: ObjectRefGenerator = method.remote(index, cuts, *given)
         self._pool[actor] += 1
         self._busy[id(generator)] = actor
         return generator
 
-    def on_done(self, generator: object, died: bool = False) -> None:
+    def on_done(self, generator: Waitable | None, died: bool = False) -> None:
         """A task has ended; if its actor is dead for good, another one takes its place."""
         actor = self._busy.pop(id(generator))
         if not died:
@@ -185,11 +188,11 @@ class ActorLauncher:
         elif self._pool.pop(actor, None) is not None:
             self._lose(actor)
 
-    def _lose(self, actor: object) -> None:
+    def _lose(self, actor: ActorHandle) -> None:
         self._cpus_held.pop(actor, None)
         self.actors -= 1
 
-    def cancel(self, generator: Any) -> None:
+    def cancel(self, generator: ObjectRefGenerator) -> None:
         """Cancel a task whose result is not wanted; the pool ends soon."""
 
     def close(self) -> None:

@@ -10,7 +10,6 @@ decoding them, and iterating goes from piece to piece.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +49,7 @@ class BlockBuilder:
         elif not some:
             yield pa.table({}) if empty is None else empty
 
-    def _taken(self, pile: _Pile) -> Any:
+    def _taken(self, pile: _Pile) -> pa.Table:
         if pile.is_joined:
             self._rows = max(ROWS_MIN, pile.rows)
         return pile.table()
@@ -74,9 +73,9 @@ class _Pile:
         self.size = 0  # bytes
         self.rows = 0
         self._capacity = capacity
-        self._done: list[Any] = []  # tables, the last of which is not in `_columns` yet
+        self._done: list[pa.Table] = []  # tables, the last of which is not in `_columns` yet
         self._columns: list[_Column] | None = None
-        self._schema: Any = None  # of the tables in `_columns`
+        self._schema: pa.Schema | None = None  # of the tables in `_columns`
         self._is_apart = False  # the last table in `_done` stays as it is
 
     @property
@@ -131,8 +130,8 @@ class _Column:
     def __init__(self, kind: pa.DataType, capacity: int) -> None:
         self._kind, self._capacity = kind, capacity
         self._is_array = tensors.is_array(kind)
-        self._pieces: list[Any] = []
-        self._array: Any = None
+        self._pieces: list[pa.Array] = []
+        self._array: np.ndarray = None  # until the first numbers come
         self._used = 0
 
     def add(self, column: pa.ChunkedArray) -> None:
@@ -143,7 +142,7 @@ class _Column:
         for chunk in column.chunks:
             self._copy(tensors.to_numpy(chunk))
 
-    def _copy(self, values: Any) -> None:
+    def _copy(self, values: np.ndarray) -> None:
         wanted = self._used + len(values)
         if self._array is None or wanted > len(self._array):
             row_bytes = max(1, values.nbytes // max(1, len(values)))

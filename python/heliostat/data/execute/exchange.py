@@ -8,18 +8,18 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import heliostat as ray
 from heliostat.data import block
 from heliostat.data.context import DataContext
 from heliostat.data.execute import two_levels
 from heliostat.data.execute.block_builder import cut
-from heliostat.data.execute.launch import arguments
+from heliostat.data.execute.launch import Input, arguments
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.task_blocks import next_block
@@ -31,14 +31,16 @@ from heliostat.util import why
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from heliostat.data.aliases import Function, RemoteArgs
+    from heliostat import ObjectRef, ObjectRefGenerator
+    from heliostat.data.aliases import Function, RemoteArgs, Value, Waitable
 
 
 AT_ONCE_MIN = 2
 
 Inputs = list[list[Bundle]]
-Start = Callable[[], list[Any]]  # starts a task
+Start = Callable[[], list["ObjectRef"]]  # starts a task
 Steps = Generator[Bundle | None, None, Any]
+Parts = list[list[Union["ObjectRef", None]]]  # of each table or run of tables, the parts
 Join = Callable[[list["pa.Table"]], "pa.Table"]  # makes a table of several
 
 
@@ -47,8 +49,12 @@ def _whole(tables: list[pa.Table]) -> pa.Table:
 
 
 def _call(
-    function: Function, join: Join, cuts: list[Any], extra: tuple[Any, ...], *given: Any
-) -> Any:
+    function: Function,
+    join: Join,
+    cuts: list[tuple[int, int] | None],
+    extra: tuple[object, ...],
+    *given: pa.Table,
+) -> Value:
     found = [
         table if cut is None else table.slice(*cut) for table, cut in zip(given, cuts, strict=True)
     ]
@@ -59,7 +65,7 @@ def _call(
 class _Job:
     """A task that makes blocks."""
 
-    generator: Any
+    generator: ObjectRefGenerator
     outputs: list[Bundle] = field(default_factory=list)
     ended: bool = False
     node: str = ""  # where its blocks were made
@@ -74,13 +80,13 @@ class Tasks:
         self.context = context
         self.block_bytes = limits.block_bytes
         self._limits = limits
-        self._pending: list[Any] = []
+        self._pending: list[Waitable] = []
         self.stats: Any = None
         self.remote_args: RemoteArgs = {}
         self.following: list[Transform] = []  # what the tasks that make blocks do with them
         self.execution = 0
 
-    def waiting(self) -> list[Any]:
+    def waiting(self) -> list[Waitable]:
         """Return the references that the exchange waits for."""
         return self._pending
 
@@ -88,7 +94,7 @@ class Tasks:
         """Tasks that should run at the same time."""
         return max(AT_ONCE_MIN, int(self._limits.free_cpus(0.0)))
 
-    def _options(self, **more: Any) -> dict[str, Any]:
+    def _options(self, **more: object) -> RemoteArgs:
         options = {
             "max_retries": self.context.max_task_retries_on_death,
             **self.remote_args,
@@ -106,7 +112,7 @@ class Tasks:
         extra: Callable[[int], tuple[object, ...]],
         parts: int,
         join: Join = _whole,
-    ) -> Generator[None, None, list[list[object]]]:
+    ) -> Generator[None, None, Parts]:
         """``function(table, *extra(number))`` gives a list of ``parts`` values.
 
         The tables are the bundles, small neighbours made one by ``join``; they are numbered from 0.
@@ -147,7 +153,7 @@ class Tasks:
         extra: Callable[[int], tuple[object, ...]],
         parts: int,
         join: Join = _whole,
-    ) -> Generator[None, None, list[list[object]]]:
+    ) -> Generator[None, None, Parts]:
         """Split as :meth:`split` does, with an object for each table and part."""
         remote = ray.remote(_call)
         waiting = deque(enumerate(tables))
@@ -164,16 +170,16 @@ class Tasks:
 
         return (yield from self._all(starts()))
 
-    def _all(self, starts: Iterator[Start]) -> Generator[None, None, list[list[object]]]:
+    def _all(self, starts: Iterator[Start]) -> Generator[None, None, Parts]:
         """Start tasks, a few at a time; the refs of each without the last, which says that it ended."""
-        results: list[list[object]] = []
-        running: set[Any] = set()
+        results: Parts = []
+        running: set[ObjectRef] = set()
         while True:
             while len(running) < self.parallelism() and (start := next(starts, None)) is not None:
                 made = start()
                 del start
                 self._count()
-                results.append(made[:-1])
+                results.append([*made[:-1]])
                 running.add(made[-1])  # a tiny value
             self._pending = list(running)
             if not running:
@@ -185,8 +191,8 @@ class Tasks:
                 running.remove(ref)
 
     def each(
-        self, function: Function, bundles: list[Bundle], *extra: Any
-    ) -> Generator[None, None, list[Any]]:
+        self, function: Function, bundles: list[Bundle], *extra: object
+    ) -> Generator[None, None, list[Value]]:
         """Values of ``function(table, blocks, *extra)``, which should be small.
 
         The tables are the bundles, small neighbours joined: ``blocks`` of them.
@@ -197,7 +203,13 @@ class Tasks:
         return list(ray.get([row[0] for row in refs]))
 
     def blocks(
-        self, jobs: Iterator[tuple[list[Any], Callable[[Iterator[pa.Table]], Iterator[pa.Table]]]]
+        self,
+        jobs: Iterator[
+            tuple[
+                Sequence[Input | ObjectRef | None],
+                Callable[[Iterator[pa.Table]], Iterator[pa.Table]],
+            ]
+        ],
     ) -> Generator[Bundle | None, None, None]:
         """For each job (inputs, function of their tables) the blocks of a task, in order.
 
@@ -281,7 +293,7 @@ class _Cut:
 
 
 def _with_end(function: Function) -> Function:
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> tuple[object, ...]:
         parts = list(function(*args))
         return (*parts, None)
 
@@ -289,7 +301,7 @@ def _with_end(function: Function) -> Function:
 
 
 def _as_list(function: Function) -> Function:
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> list[object]:
         return [function(*args)]
 
     return run
@@ -330,7 +342,7 @@ class ExchangeOperator(Physical):
             return
         self._ended = True
 
-    def waiting(self) -> list[Any]:
+    def waiting(self) -> list[Waitable]:
         """Return the references that the generator waits for."""
         return [] if self._ended else self._tasks.waiting()
 

@@ -10,20 +10,21 @@ import random
 import secrets
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from heliostat.data import block, ordering, tensors
-from heliostat.data.execute.exchange import Inputs, Steps, Tasks
+from heliostat.data.execute.exchange import Inputs, Parts, Steps, Tasks
 from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import Names, joined_names
-from heliostat.data.seeds import drawn
+from heliostat.data.seeds import Seed, drawn
 
 if TYPE_CHECKING:
-    from heliostat.data.aliases import RemoteArgs
+    from heliostat import ObjectRef
+    from heliostat.data.aliases import RemoteArgs, Value
 
 
 __all__ = ["Inputs", "RandomShuffle", "RandomizeBlocks", "Repartition", "Sort", "Steps", "Tasks"]
@@ -45,12 +46,10 @@ def part_count(bundles: list[Bundle], tasks: Tasks, wanted: int | None) -> int:
     return max(1, least, min(len(full), PARTS_MAX))
 
 
-def reduced(
-    parts: list[list[Any]], count: int, reduce: Callable[[int], Reduce], tasks: Tasks
-) -> Steps:
+def reduced(parts: Parts, count: int, reduce: Callable[[int], Reduce], tasks: Tasks) -> Steps:
     """One task for each part number, in order; parts are let go of as they are used."""
 
-    def jobs() -> Iterator[tuple[list[Any], Reduce]]:
+    def jobs() -> Iterator[tuple[list[ObjectRef | None], Reduce]]:
         for number in range(count):
             yield [row[number] for row in parts], reduce(number)
             for row in parts:
@@ -66,7 +65,7 @@ def reduced(
 class RandomShuffle:
     """Every row goes to a random part; each part is put into random order."""
 
-    seed: Any
+    seed: Seed
     num_blocks: int | None
     remote_args: RemoteArgs = field(default_factory=dict)
     ends_in_tasks: ClassVar[bool] = True
@@ -129,7 +128,7 @@ class Permute:
 class RandomizeBlocks:
     """The same blocks in random order."""
 
-    seed: Any
+    seed: Seed
 
     def reads(self, needed: Names) -> list[Names]:
         """No column of its own."""
@@ -210,9 +209,13 @@ class Sort:
 
     order: list[tuple[str, str]]
     num_blocks: int | None = None
-    boundaries: list[Any] | None = None
-    before: Any = None  # makes a table of the tables of a part, which is then sorted
-    after: Any = None  # what is done with each sorted part: a function of a table
+    boundaries: list[Value] | None = None
+    before: Callable[[list[pa.Table]], pa.Table] | None = (
+        None  # makes a table of the tables of a part, which is then sorted
+    )
+    after: Callable[[pa.Table], pa.Table] | None = (
+        None  # what is done with each sorted part: a function of a table
+    )
     by_size: bool = False  # make as many blocks as their bytes need, not as many as came
     remote_args: RemoteArgs = field(default_factory=dict)
     ends_in_tasks: ClassVar[bool] = True
@@ -341,8 +344,8 @@ class Sorted:
     """Parts joined and sorted."""
 
     order: list[tuple[str, str]]
-    before: Any = None
-    after: Any = None
+    before: Callable[[list[pa.Table]], pa.Table] | None = None
+    after: Callable[[pa.Table], pa.Table] | None = None
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Run."""

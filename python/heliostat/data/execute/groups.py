@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,10 @@ from heliostat.data.aggregate import columns_of
 from heliostat.data.execute.exchanges import mixed_keys, ordered
 from heliostat.data.missing import no_columns
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Aggregation
+
+
 ROWS_HELD_MAX = 1 << 20  # of parts that a task keeps before it joins them
 
 
@@ -28,11 +32,11 @@ class Parts:
     """The first step: the parts of the groups of a task's rows, a row for each group."""
 
     keys: list[str]
-    aggregations: list[Any]
+    aggregations: list[Aggregation]
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Run."""
-        held: list[Any] = []
+        held: list[pa.Table] = []
         rows = 0
         for table in tables:
             if not table.num_rows:
@@ -69,7 +73,7 @@ class Parts:
             if aggregation.on is not None:
                 columns[f"__{i}"] = aggregation.prepared(table.column(aggregation.on))
             for kernel, _ in aggregation.parts:
-                given: Any = [] if kernel == "count_all" else f"__{i}"
+                given: str | list[str] = [] if kernel == "count_all" else f"__{i}"
                 wanted.append((given, kernel))
         try:
             # One thread: a task has one CPU, and others run beside it.
@@ -106,12 +110,14 @@ def _require_one_type(table: pa.Table, keys: list[str]) -> None:
         raise pa.ArrowTypeError(f"rows cannot be grouped by {', '.join(keys)}: {mixed}")
 
 
-def part_names(aggregations: list[Any]) -> list[str]:
+def part_names(aggregations: list[Aggregation]) -> list[str]:
     """The columns of the parts, which are not names of keys."""
     return [f"__{i}.{j}" for i, a in enumerate(aggregations) for j, _ in enumerate(a.parts)]
 
 
-def joined_parts(tables: list[pa.Table], keys: list[str], aggregations: list[Any]) -> pa.Table:
+def joined_parts(
+    tables: list[pa.Table], keys: list[str], aggregations: list[Aggregation]
+) -> pa.Table:
     """Parts of the same groups joined: a row for each group."""
     if len(tables) == 1:
         return tables[0]
@@ -148,7 +154,7 @@ class Joined:
     """The second step: all parts of some groups, joined."""
 
     keys: list[str]
-    aggregations: list[Any]
+    aggregations: list[Aggregation]
 
     def __call__(self, tables: list[pa.Table]) -> pa.Table:
         """Run."""
@@ -161,7 +167,7 @@ class Finished:
     """The last step: the results of joined parts."""
 
     keys: list[str]
-    aggregations: list[Any]
+    aggregations: list[Aggregation]
 
     def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
         """Run."""
@@ -173,7 +179,7 @@ class Finished:
         yield pa.table(columns, names=[*self.keys, *(a.name for a in self.aggregations)])
 
 
-def by_group(table: pa.Table, keys: list[str], aggregations: list[Any]) -> pa.Table:
+def by_group(table: pa.Table, keys: list[str], aggregations: list[Aggregation]) -> pa.Table:
     """One row for each group of a table that is sorted by ``keys``."""
     if not table.num_rows:
         nothing = [pa.nulls(0) for _ in aggregations]

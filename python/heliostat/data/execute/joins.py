@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from heliostat.data.plan.transforms import Names
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pandas as pd
 
     from heliostat.data.aliases import RemoteArgs, Row
 
@@ -170,7 +171,7 @@ def hash_parts(table: pa.Table, keys: list[str], count: int) -> list[pa.Table]:
     return parted(table, where, count)
 
 
-def _comparable(column: pa.ChunkedArray) -> Any:
+def _comparable(column: pa.ChunkedArray) -> np.ndarray | pd.Series:
     """The values so that equal ones have equal hashes, whatever their types and whatever is beside them.
 
     Numbers of all types are floats, where a missing value changes nothing; so are truth values, and

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.work import Stage, run_stage
-from heliostat.data.plan.operators import Bundle
+from heliostat.data.plan.operators import Bundle, ReadPart
 
 if TYPE_CHECKING:
-    from heliostat.data.aliases import RemoteArgs
+    from heliostat import ObjectRef, ObjectRefGenerator
+    from heliostat.data.aliases import RemoteArgs, Waitable
 
 
 # Items of a task that nobody has taken yet, a block and its metadata being two: then it pauses.
 UNTAKEN_MAX = 4
 
+Input = Bundle | ReadPart
+
 SHORT_TASK_S = 0.01  # a shorter task would leave its worker idle for much of the time between two
 
 
-def arguments(inputs: list[Any]) -> tuple[list[tuple[int, int] | None], list[Any]]:
+def arguments(
+    inputs: Sequence[Input | ObjectRef | None],
+) -> tuple[list[tuple[int, int] | None], list[object]]:
     """(cuts, inputs) of a task: what of each block to read, and the blocks or reads."""
     cuts: list[tuple[int, int] | None] = []
-    given = []
+    given: list[object] = []
     for one in inputs:
-        is_part = isinstance(one, Bundle) and not one.is_whole
-        cuts.append((one.start, one.rows) if is_part else None)
-        given.append(one.ref if isinstance(one, Bundle) else one)
+        if not isinstance(one, Bundle):
+            cuts.append(None)
+            given.append(one)
+            continue
+        cuts.append(None if one.is_whole else (one.start, one.rows))
+        given.append(one.ref)
     return cuts, given
 
 
@@ -71,11 +80,11 @@ class TaskLauncher:
     def prepare(self, free_cpus: float) -> None:
         """The execution begins."""
 
-    def starting(self) -> list[Any]:
+    def starting(self) -> list[Waitable]:
         """Return the references that tasks wait for before they can begin: none."""
         return []
 
-    def on_started(self, ready: object) -> None:
+    def on_started(self, ready: Waitable) -> None:
         """An actor has started; there are none."""
 
     def has_room(self, running: int, free_cpus: float, task_s: float | None) -> bool:
@@ -95,18 +104,19 @@ class TaskLauncher:
         """Return the resource that the next task lacks, in words, if there is no room for it."""
         return f"{self.cpus:g} CPUs: {free_cpus:g} are left beside actors"
 
-    def start(self, index: int, inputs: list[Any], free_cpus: float) -> Any:
+    def start(self, index: int, inputs: list[Input], free_cpus: float) -> ObjectRefGenerator:
         """Begin task number ``index``; returns its generator."""
         cuts, given = arguments(inputs)
         # Training workers may hold every CPU while they wait for data: feed them all the same.
         starved = self._default_cpus and free_cpus < self.cpus
         run = self._run_without_cpu if starved else self._run
-        return run.remote(self._stage.key, self._holder, index, cuts, *given)
+        made: ObjectRefGenerator = run.remote(self._stage.key, self._holder, index, cuts, *given)
+        return made
 
-    def on_done(self, generator: object, died: bool = False) -> None:
+    def on_done(self, generator: Waitable | None, died: bool = False) -> None:
         """A task has ended."""
 
-    def cancel(self, generator: Any) -> None:
+    def cancel(self, generator: ObjectRefGenerator) -> None:
         """Cancel a task whose result is not wanted."""
         with contextlib.suppress(Exception):
             ray.cancel(generator)

@@ -6,18 +6,22 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data.context import DataContext
 from heliostat.data.exceptions import UserCodeException
 from heliostat.data.execute.actor_pool import ActorLauncher
-from heliostat.data.execute.launch import TaskLauncher
+from heliostat.data.execute.launch import Input, TaskLauncher
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.task_blocks import next_block
 from heliostat.data.plan.operators import Bundle, ReadPart
 from heliostat.exceptions import RayActorError, TaskCancelledError
 from heliostat.util import why
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Waitable
+
 
 logger = logging.getLogger("heliostat.data")
 
@@ -29,7 +33,7 @@ AHEAD_MAX = 32
 class Running:
     """A task and what came of it so far."""
 
-    generator: Any
+    generator: Any  # an `ObjectRefGenerator` until the task has ended
     input_bytes: float
     expected: float
     outputs: deque[Bundle] = field(default_factory=deque)
@@ -93,12 +97,13 @@ class MapOperator(Physical):
         size = sum(b.size for b in self.inboxes[0]) if self._min_bytes else 0
         return self.inputs_done or (rows >= wanted and size >= self._min_bytes)
 
-    def _group(self) -> list[Any]:
+    def _group(self) -> list[Input]:
         if self._reads:
             return [self._reads.popleft()]
         inbox = self.inboxes[0]
-        group = [inbox.popleft()]
-        rows, size = group[0].rows, group[0].size
+        first = inbox.popleft()
+        group = [first]
+        rows, size = first.rows, first.size
         wanted = self._exact_rows or self._min_rows
         while inbox and (rows < wanted or size < self._min_bytes):
             group.append(inbox.popleft())
@@ -109,7 +114,7 @@ class MapOperator(Physical):
             kept = last.rows - (rows - self._exact_rows)
             group.append(last.slice(0, kept))
             inbox.appendleft(last.slice(kept, last.rows - kept))
-        return group
+        return [*group]
 
     def start(self) -> None:
         """Begin a task for the next group."""
@@ -133,7 +138,7 @@ class MapOperator(Physical):
         # Inputs tell little: a step may make many rows of one, or none.
         if self._ended_tasks:
             return self._made_bytes / self._ended_tasks
-        following: Any = None
+        following: Input | None = None
         if self._reads:
             following = self._reads[0]
         elif self.inboxes and self.inboxes[0]:
@@ -143,7 +148,7 @@ class MapOperator(Physical):
 
     # --- what comes back ---
 
-    def waiting(self) -> list[Any]:
+    def waiting(self) -> list[Waitable]:
         """Tasks at work, without those that are far ahead of the one whose blocks are next.
 
         And actors that are about to be ready.
@@ -155,7 +160,7 @@ class MapOperator(Physical):
         ]
         return [*self._launcher.starting(), *tasks]
 
-    def on_ready(self, waitable: object) -> None:
+    def on_ready(self, waitable: Waitable) -> None:
         """Take a block, notice the end, or notice that an actor is ready."""
         task = self._by_id.get(id(waitable))
         if task is None:
@@ -163,7 +168,7 @@ class MapOperator(Physical):
                 self._launcher.on_started(waitable)
             return
         try:
-            taken = next_block(waitable)
+            taken = next_block(task.generator)
         except Exception as error:
             self._fail(task, error)
             return
@@ -296,7 +301,7 @@ class MapOperator(Physical):
         self._launcher.close()
 
 
-def task_waits(tasks: list[tuple[Any, float]]) -> str:
+def task_waits(tasks: list[tuple[Waitable, float]]) -> str:
     """That tasks run, given by (generator or ref, when it was begun), and what the oldest waits for."""
     oldest, begun = min(tasks, key=lambda task: task[1])
     count = "a task" if len(tasks) == 1 else f"{len(tasks)} tasks, the oldest"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heliostat.data.execute.stats import OperatorStats
 from heliostat.data.plan.operators import Bundle
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Waitable
 
 
 class Physical:
@@ -62,11 +65,11 @@ class Physical:
         """The bytes that the next task will likely put into the store."""
         return 0.0
 
-    def waiting(self) -> list[Any]:
+    def waiting(self) -> list[Waitable]:
         """Refs and generators whose readiness means news for this operator."""
         return []
 
-    def on_ready(self, waitable: object) -> None:
+    def on_ready(self, waitable: Waitable) -> None:
         """One of them is ready."""
 
     def running(self) -> int:

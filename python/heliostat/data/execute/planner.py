@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from heliostat.data.context import DataContext
 from heliostat.data.execute.actor_pool import ActorLauncher
 from heliostat.data.execute.exchange import ExchangeOperator, Tasks
@@ -157,7 +155,7 @@ def _is_apart(step: Map) -> bool:
     return step.begins_stage or step.remote_args_fn is not None
 
 
-def _plain(remote_args: dict[str, object]) -> dict[str, Any]:
+def _plain(remote_args: dict[str, object]) -> dict[str, object]:
     # One CPU is what a task without the option takes: the two are the same.
     return {k: v for k, v in remote_args.items() if not (k == "num_cpus" and v == 1)}
 

@@ -8,12 +8,17 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heliostat.data.context import DataContext
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.told import bound
 from heliostat.data.plan.operators import Bundle
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from heliostat.data.execute.bars import Bars
 
 QUIET_S = 3.0  # nothing is shown before
 LIVE_EVERY_S = 0.25
@@ -34,7 +39,7 @@ class Progress:
         self._begun = self._shown = time.monotonic()
         self._rows = 0
         self._bytes = 0
-        self._live: Any = None
+        self._live: Live = None  # until something is shown
         self._lines = 0
 
     def yielded(self, bundle: Bundle) -> None:
@@ -80,7 +85,7 @@ class Progress:
         self._live.start()
         return True
 
-    def _bars(self, operators: Sequence[Physical], now: float) -> Any:
+    def _bars(self, operators: Sequence[Physical], now: float) -> Bars:
         from heliostat.data.execute.bars import Bars
 
         shown = [one for one in operators if one.name != "Input"]

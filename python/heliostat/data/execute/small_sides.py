@@ -107,7 +107,7 @@ class JoinWith:
     is_right: bool  # whether that is the right one
     _side: Any = field(default=None, init=False, repr=False)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_side": None}
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

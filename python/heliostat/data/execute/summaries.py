@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.data.execute.stats_summary import DatasetStatsSummary
+
+if TYPE_CHECKING:
+    from heliostat.actor import ActorHandle
+
 
 NAME, NAMESPACE = "datasets_stats_summaries", "_heliostat_data"
 KEPT_MAX = 10_000  # executions; the oldest go first
@@ -23,14 +27,15 @@ class _Summaries:
         return self._kept
 
 
-def _keeper() -> Any:
-    return (
+def _keeper() -> ActorHandle:
+    made: ActorHandle = (
         ray.remote(_Summaries)
         .options(
             name=NAME, namespace=NAMESPACE, get_if_exists=True, lifetime="detached", num_cpus=0
         )
         .remote()
     )
+    return made
 
 
 def keep(summary: DatasetStatsSummary) -> None:

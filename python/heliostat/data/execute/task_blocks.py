@@ -5,14 +5,18 @@ If the task's process dies, the core begins it again, and the new attempt goes o
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.data.block import BlockMetadata
 from heliostat.data.plan.operators import Bundle
 
+if TYPE_CHECKING:
+    from heliostat import ObjectRef
 
-def next_block(generator: Any) -> tuple[Bundle, BlockMetadata] | None:
+
+def next_block(generator: Iterator[ObjectRef]) -> tuple[Bundle, BlockMetadata] | None:
     """The next block of a task whose generator is ready; None at its end. Raises what it raised."""
     first = next(generator, None)
     if first is None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.stats import ExecutionStats
@@ -40,7 +39,7 @@ class ToldExecution:
 
     def _seen(
         self, operators: Sequence[Physical], stats: ExecutionStats, state: str, why: str
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         elapsed = time.monotonic() - self._began
         held = sum(operator.held_bytes() for operator in operators)
         self._past.add(elapsed, float(stats.rows), float(held))
@@ -57,7 +56,7 @@ class ToldExecution:
         }
 
 
-def _operator(operator: Physical, numbers: dict[int, int]) -> dict[str, Any]:
+def _operator(operator: Physical, numbers: dict[int, int]) -> dict[str, object]:
     stats = operator.stats
     blocks, size = operator.backlog()
     running = operator.running()

@@ -9,7 +9,7 @@ of a part: what comes of both ways is the same.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.data import block
 from heliostat.data.plan.operators import Bundle
@@ -17,7 +17,7 @@ from heliostat.data.plan.operators import Bundle
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from heliostat.data.aliases import Function
+    from heliostat.data.aliases import Function, Value
 
 
 TOGETHER_BYTES = 4 << 20  # of small blocks that one task splits as one
@@ -60,7 +60,7 @@ class Grouped:
     def __init__(self, function: Function, size: int) -> None:
         self._function, self._size = function, size
 
-    def __call__(self, *args: Any) -> list[list[Any]]:
+    def __call__(self, *args: object) -> list[list[Value]]:
         """Run."""
         parts = list(self._function(*args))
         return [parts[at : at + self._size] for at in range(0, len(parts), self._size)]

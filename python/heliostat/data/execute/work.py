@@ -12,7 +12,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import heliostat as ray
 
@@ -26,6 +26,8 @@ from heliostat.data.plan.transforms import Transform
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from heliostat.data.block import BlockMetadata
 
 
 logger = logging.getLogger("heliostat.data")
@@ -54,7 +56,9 @@ class OpenStage:
         DataContext._set_current(stage.context)  # the user's constructors may look
         self._steps = [(t, t.open()) for t in stage.transforms]
 
-    def run(self, index: int, inputs: Iterator[object], files: list[str]) -> Iterator[Any]:
+    def run(
+        self, index: int, inputs: Iterator[object], files: list[str]
+    ) -> Iterator[pa.Table | BlockMetadata]:
         """Yield block, metadata, block, metadata, ... of task number ``index``."""
         task.begin(index, self._execution, files)
         for _, fn in self._steps:
@@ -90,14 +94,14 @@ class OpenStage:
         return sum(fn.seconds for _, fn in self._steps if fn is not None)
 
 
-class _Timed(Iterator[Any]):
+class _Timed(Iterator["pa.Table"]):
     """Hands on items, and counts the seconds until they were there."""
 
     def __init__(self, items: Iterator[object]) -> None:
         self._items = items
         self.seconds = 0.0
 
-    def __next__(self) -> Any:
+    def __next__(self) -> pa.Table:
         begun = time.perf_counter()
         try:
             return next(self._items)
@@ -134,12 +138,14 @@ def run_stage(
     index: int,
     cuts: list[tuple[int, int] | None],
     *inputs: object,
-) -> Iterator[Any]:
+) -> Iterator[pa.Table | BlockMetadata]:
     """One task of a stage. ``inputs`` are blocks, of which ``cuts`` names (start, rows), or reads."""
     yield from _opened(key, holder).run(index, *_tables(cuts, inputs))
 
 
-def _tables(cuts: list[tuple[int, int] | None], inputs: tuple[Any, ...]) -> tuple[Any, list[str]]:
+def _tables(
+    cuts: list[tuple[int, int] | None], inputs: tuple[pa.Table | ReadPart, ...]
+) -> tuple[Iterator[pa.Table], list[str]]:
     files = [f for i in inputs if isinstance(i, ReadPart) for f in i.files]
 
     def tables() -> Iterator[pa.Table]:
@@ -183,7 +189,9 @@ class MapWorker:
     def ready(self) -> None:
         """Answer once the constructor has ended."""
 
-    def run(self, index: int, cuts: list[tuple[int, int] | None], *inputs: object) -> Iterator[Any]:
+    def run(
+        self, index: int, cuts: list[tuple[int, int] | None], *inputs: object
+    ) -> Iterator[pa.Table | BlockMetadata]:
         """One task."""
         if self._stage is None:
             assert self._error is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Union
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,8 +11,12 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from heliostat.data.aliases import Function
 
+Operand = Union["pa.Array", "pa.ChunkedArray", "pa.Scalar", "pc.Expression"]
 
-def of(function: Function, values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+
+def of(
+    function: Function, values: list[Operand], args: tuple[object, ...], kwargs: dict[str, object]
+) -> Operand:
     """``function(*values, *args, **kwargs)``, also of a column that has no type as all is missing."""
     if len(values) > 1 and function is not add:
         values = [_first(*values), *values[1:]]
@@ -41,7 +45,7 @@ def add(a: object, b: object) -> pa.Array:
     return pc.add(_first(a, b), b)
 
 
-def floor_divide(a: Any, b: object) -> pa.Array:
+def floor_divide(a: Operand, b: Operand) -> Operand:
     """``a // b`` as Python means it: rounded down, also below zero. Integers stay integers."""
     if _is_open(a) or _is_open(b):  # pyarrow's quotient of integers is cut, that of floats is not
         a = pc.cast(a, pa.float64()) if not _is_open(a) else a.cast(pa.float64())
@@ -65,11 +69,11 @@ def _is_open(value: object) -> bool:
     return isinstance(value, pc.Expression)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: Operand) -> bool:
     if _is_open(value):
         return False
     return bool(pa.types.is_string(value.type) or pa.types.is_large_string(value.type))
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: Operand) -> bool:
     return bool(pa.types.is_integer(value.type))

@@ -7,8 +7,8 @@ pyarrow's functions, from the leaves up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,11 @@ from heliostat.data.expressions.operation import BINARY, UNARY, Operation
 from heliostat.data.expressions.strings import Strings
 from heliostat.data.expressions.times import Times
 from heliostat.data.missing import no_columns
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Value
+    from heliostat.data.datatype import DataType
+
 
 Text = str  # `Expr.str` hides the name within the class
 
@@ -216,7 +221,7 @@ class Expr:
         """Return whether the value is there."""
         return UnaryExpr(Operation.IS_NOT_NULL, self)
 
-    def is_in(self, values: Any) -> Expr:
+    def is_in(self, values: Expr | Iterable[Value]) -> Expr:
         """Return whether the value is one of a list, or of a literal that is a list.
 
         Args:
@@ -229,7 +234,7 @@ class Expr:
             Operation.IN, self, values if isinstance(values, Expr) else lit(list(values))
         )
 
-    def not_in(self, values: object) -> Expr:
+    def not_in(self, values: Expr | Iterable[Value]) -> Expr:
         """Return whether the value is none of a list.
 
         Args:
@@ -237,7 +242,7 @@ class Expr:
         """
         return ~self.is_in(values)
 
-    def cast(self, target_type: Any, *, safe: bool = True) -> Expr:
+    def cast(self, target_type: DataType | pa.DataType, *, safe: bool = True) -> Expr:
         """Return the values as another type.
 
         Args:
@@ -419,7 +424,7 @@ class Expr:
     def __eq__(self, other: object) -> Expr:  # type: ignore[override] # gives an expression
         return self._with(other, Operation.EQ)
 
-    def __ne__(self, other: Any) -> Expr:  # type: ignore[override] # gives an expression
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override] # gives an expression
         return self._with(other, Operation.NE)
 
     def __and__(self, other: object) -> Expr:
@@ -520,7 +525,7 @@ class Call(Expr):
         function: Callable[..., object],
         label: str,
         operands: tuple[Expr, ...],
-        args: tuple[Any, ...] = (),
+        args: tuple[Value, ...] = (),
         kwargs: dict[str, object] | None = None,
         *,
         infix: bool = False,
@@ -688,7 +693,7 @@ class UnnestExpr(Expr):
         """The expression as its author wrote it."""
         return f"unnest({self.operands[0]!r})"
 
-    def fields(self, table: pa.Table) -> dict[str, Any]:
+    def fields(self, table: pa.Table) -> dict[str, pa.Array]:
         """The values of each field for a table.
 
         Raises:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +26,7 @@ class Fields:
         raise TypeError("its values depend on the number or the place of rows")
 
 
-def is_in(value: Any, values: list[object]) -> pa.Array:
+def is_in(value: pa.Array | pa.ChunkedArray | pc.Expression, values: list[object]) -> pa.Array:
     """Return whether each value is in the list."""
     if values:
         return pc.is_in(value, value_set=pa.array(values))
@@ -37,7 +35,9 @@ def is_in(value: Any, values: list[object]) -> pa.Array:
     return pc.is_in(value, value_set=pa.array([], value.type))
 
 
-def cast(value: Any, target_type: Any, safe: bool) -> pa.ChunkedArray:
+def cast(
+    value: pa.Array | pa.ChunkedArray | pc.Expression, target_type: pa.DataType, safe: bool
+) -> pa.ChunkedArray:
     """The value, or the reference, as another type."""
     if isinstance(value, pc.Expression):
         return value.cast(target_type, safe=safe)

@@ -19,7 +19,7 @@ from heliostat.data.exceptions import user_error
 from heliostat.data.expressions.expr import Expr
 
 if TYPE_CHECKING:
-    from heliostat.data.aliases import Function
+    from heliostat.data.aliases import Function, Value
 
 
 def udf(return_dtype: object) -> Callable[[Function], Function]:
@@ -83,9 +83,9 @@ class UDFExpr(Expr):
         self,
         function: Function,
         label: str,
-        return_dtype: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        return_dtype: DataType | pa.DataType,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
         keeps_state: bool,
     ) -> None:
         super().__init__(*(v for v in (*args, *kwargs.values()) if isinstance(v, Expr)))
@@ -94,7 +94,7 @@ class UDFExpr(Expr):
         self._return = None if is_class else as_arrow(return_dtype)
         self._args, self._kwargs, self._keeps_state = args, kwargs, keeps_state
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # Only cloudpickle can pickle functions of a script, and a plan with them can go anywhere.
         return {**self.__dict__, "_function": cloudpickle.dumps(self._function)}
 
@@ -161,14 +161,16 @@ def _values(value: object, table: pa.Table) -> pa.ChunkedArray:
 class _Instance:
     """An object of the user's class, made when it is first called in a process."""
 
-    def __init__(self, kind: pa.DataType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, kind: pa.DataType, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         self._kind, self._args, self._kwargs = kind, args, kwargs
-        self._made: Any = None
+        self._made: Function | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Value:
         if self._made is None:
             self._made = self._kind(*self._args, **self._kwargs)
         return self._made(*args, **kwargs)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_made": None}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from heliostat.data.expressions.expr import Expr
 
 
@@ -30,7 +32,7 @@ def one_of(kind: str, given: object, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{kind} must be one of {', '.join(map(repr, allowed))}, got {given!r}.")
 
 
-def whole(values: object) -> Any:
+def whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """An array in one piece, of an array or a chunked one."""
     import pyarrow as pa
 

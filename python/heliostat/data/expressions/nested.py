@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import builtins
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +40,7 @@ class Lists(Namespace):
             "slice", pc.list_slice, start=start or 0, stop=stop, step=1 if step is None else step
         )
 
-    def __getitem__(self, key: Any) -> Expr:
+    def __getitem__(self, key: int | builtins.slice) -> Expr:
         if not isinstance(key, int):
             return self.slice(key.start, key.stop, key.step)
         return self.get(key)
@@ -116,13 +117,13 @@ def _lists(values: object) -> pa.Array:
     return pc.cast(found, pa.large_list(kind.value_field))
 
 
-def _ends(lists: Any) -> tuple[Any, Any]:
+def _ends(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Where each list begins and ends within the values of all."""
     offsets = lists.offsets.to_numpy()
     return offsets[:-1], offsets[1:]
 
 
-def _rebuilt(lists: Any, ends: Any, values: Any) -> pa.Array:
+def _rebuilt(lists: pa.Array, ends: np.ndarray, values: pa.Array) -> pa.Array:
     """Lists with other values: of each, from the end of the one before to ``ends``."""
     offsets = np.concatenate([[0], ends])
     mask = lists.is_null() if lists.null_count else None
@@ -134,7 +135,7 @@ def _lengths(lists: object) -> pa.Array:
     return pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
 
 
-def _element(values: object, index: int) -> Any:
+def _element(values: pa.Array | pa.ChunkedArray, index: int) -> pa.Array:
     if index >= 0:
         return pc.list_element(values, index)
     lists = _lists(values)
@@ -146,7 +147,7 @@ def _element(values: object, index: int) -> Any:
     return lists.values.take(pa.array(at, mask=~there))
 
 
-def _flattened(values: object) -> Any:
+def _flattened(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     outer = _lists(values)
     inner = _lists(outer.flatten())
     per_list = np.concatenate([[0], np.cumsum(_lengths(inner))])
@@ -154,7 +155,7 @@ def _flattened(values: object) -> Any:
     return _rebuilt(outer, ends, inner.flatten())
 
 
-def _sorted(values: object, order: str, null_placement: str) -> Any:
+def _sorted(values: object, order: str, null_placement: str) -> pa.Array:
     lists = _lists(values)
     lengths = _lengths(lists)
     value = lists.flatten()
@@ -177,7 +178,7 @@ def _gaps(values: object) -> pa.Array:
     return pc.add(missing.cast(pa.int8()), either.cast(pa.int8()))
 
 
-def _of_pairs(values: Any, field: int) -> Any:
+def _of_pairs(values: pa.Array | pa.ChunkedArray, field: int) -> pa.Array:
     kind = values.type
     pairs = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if not pa.types.is_map(kind) and not (pairs and pa.types.is_struct(kind.value_type)):

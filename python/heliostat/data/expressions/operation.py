@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
 from heliostat.data.expressions import arithmetic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Operation(str, enum.Enum):
@@ -44,7 +47,7 @@ class Operation(str, enum.Enum):
 
 
 # The sign of each, and the function of the operands' values.
-BINARY: dict[Operation, tuple[str, Callable[..., Any]]] = {
+BINARY: dict[Operation, tuple[str, Callable[..., pa.Array]]] = {
     Operation.ADD: ("+", arithmetic.add),
     Operation.SUB: ("-", pc.subtract),
     Operation.MUL: ("*", pc.multiply),
@@ -60,7 +63,7 @@ BINARY: dict[Operation, tuple[str, Callable[..., Any]]] = {
     Operation.AND: ("&", pc.and_kleene),
     Operation.OR: ("|", pc.or_kleene),
 }
-UNARY: dict[Operation, tuple[str, Callable[..., Any]]] = {
+UNARY: dict[Operation, tuple[str, Callable[..., pa.Array]]] = {
     Operation.NOT: ("invert", pc.invert),
     Operation.IS_NULL: ("is_null", pc.is_null),
     Operation.IS_NOT_NULL: ("is_not_null", pc.is_valid),

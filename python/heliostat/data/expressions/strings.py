@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
@@ -115,7 +115,7 @@ class Strings(Namespace):
         """Return whether a regular expression matches a part of it."""
         return self._call("match_regex", pc.match_substring_regex, pattern, *args, **kwargs)
 
-    def find(self, pattern: str, *args: Any, **kwargs: Any) -> Expr:
+    def find(self, pattern: str, *args: object, **kwargs: object) -> Expr:
         """Return the byte at which ``pattern`` first occurs; -1: nowhere."""
         return self._call("find", pc.find_substring, pattern, *args, **kwargs)
 
@@ -131,7 +131,7 @@ class Strings(Namespace):
         """Return how often a regular expression matches."""
         return self._call("count_regex", pc.count_substring_regex, pattern, *args, **kwargs)
 
-    def split(self, pattern: str, *args: Any, **kwargs: Any) -> Expr:
+    def split(self, pattern: str, *args: object, **kwargs: object) -> Expr:
         """Return the parts between occurrences of ``pattern``, as a list."""
         return self._call("split", pc.split_pattern, pattern, *args, **kwargs)
 
@@ -160,7 +160,7 @@ class Strings(Namespace):
 
     # --- cutting and filling ---
 
-    def slice(self, *args: Any, **kwargs: Any) -> Expr:
+    def slice(self, *args: object, **kwargs: object) -> Expr:
         """Return the characters from ``start`` up to ``stop``, every ``step``-th."""
         return self._call("slice", pc.utf8_slice_codeunits, *args, **kwargs)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 import functools
 import operator
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from heliostat.data.expressions.expr import Expr, col
 
 if TYPE_CHECKING:
-    from heliostat.data.aliases import Function
+    from heliostat.data.aliases import Function, Value
 
 
-_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type, Function] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -56,7 +56,7 @@ def parse(text: str) -> Expr:
     return made
 
 
-def _made(node: ast.AST) -> Any:
+def _made(node: ast.AST) -> Value:
     if isinstance(node, ast.Name):
         return col(node.id)
     if isinstance(node, ast.Attribute):  # a column that is named "user.age"
@@ -79,7 +79,7 @@ def _made(node: ast.AST) -> Any:
     raise ValueError(f"cannot use {ast.unparse(node)!r} in an expression")
 
 
-def _called(node: ast.Call) -> Any:
+def _called(node: ast.Call) -> Value:
     name = ast.unparse(node.func)
     if name not in _FUNCTIONS:
         raise ValueError(
@@ -97,7 +97,7 @@ def _called(node: ast.Call) -> Any:
     return function(*values)
 
 
-def _comparisons(node: ast.Compare) -> Sequence[Any]:
+def _comparisons(node: ast.Compare) -> Sequence[Expr]:
     left = _made(node.left)
     made = []
     for sign, following in zip(node.ops, node.comparators, strict=True):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 import pandas as pd
@@ -60,7 +61,7 @@ class ArrowConversionError(ValueError):
 
 
 def create_arrow_fixed_shape_tensor_type(
-    shape: tuple[int, ...], dtype: Any, **_: Any
+    shape: tuple[int, ...], dtype: np.dtype | pa.DataType | type, **_: object
 ) -> pa.FixedShapeTensorType:
     """Return the Arrow type of arrays of one shape.
 
@@ -130,7 +131,7 @@ class ArrowTensorArray:
     """
 
     @staticmethod
-    def from_numpy(arr: Any, column_name: str | None = None) -> pa.Array:
+    def from_numpy(arr: np.ndarray | Sequence[object], column_name: str | None = None) -> pa.Array:
         """Return a column with a row for each entry of the first axis, or of a list of arrays.
 
         Args:
@@ -156,7 +157,7 @@ class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
         'numpy.ndarray(shape=(2, 3), dtype=float32)'
     """
 
-    def __init__(self, shape: Sequence[int], dtype: Any) -> None:
+    def __init__(self, shape: Sequence[int], dtype: np.dtype | str) -> None:
         self._shape, self._dtype = tuple(shape), np.dtype(dtype)
 
     @property
@@ -165,7 +166,7 @@ class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
         return self._shape
 
     @property
-    def element_dtype(self) -> Any:
+    def element_dtype(self) -> np.dtype:
         """The numpy type of the elements."""
         return self._dtype
 
@@ -180,7 +181,7 @@ class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
         return f"numpy.ndarray(shape={self._shape}, dtype={self._dtype})"
 
     @classmethod
-    def construct_from_string(cls, string: Any) -> TensorDtype:
+    def construct_from_string(cls, string: object) -> TensorDtype:
         """Return the type of a text as ``name`` gives it.
 
         Args:
@@ -195,7 +196,7 @@ class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
         return cls([int(n) for n in found[1].split(",") if n.strip()], found[2])
 
     @classmethod
-    def construct_array_type(cls) -> Any:
+    def construct_array_type(cls) -> builtins.type[TensorArray]:
         """Return the class of columns."""
         return TensorArray
 
@@ -218,9 +219,9 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
         (2, 2)
     """
 
-    _values: Any  # the rows
+    _values: np.ndarray  # the rows
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values: np.ndarray | TensorArray | Sequence[object]) -> None:
         found = values._values if isinstance(values, TensorArray) else values
         if not isinstance(found, np.ndarray):
             rows = [np.asarray(one) for one in found]
@@ -233,17 +234,17 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
 
     @classmethod
     def _from_sequence(
-        cls, scalars: Iterable[Any], *, dtype: Any = None, copy: bool = False
-    ) -> Any:
+        cls, scalars: Iterable[object], *, dtype: object = None, copy: bool = False
+    ) -> TensorArray:
         made = cls(scalars if isinstance(scalars, np.ndarray | TensorArray) else list(scalars))
         return made.copy() if copy else made
 
     @classmethod
-    def _from_factorized(cls, values: Any, original: Any) -> Any:
+    def _from_factorized(cls, values: object, original: object) -> NoReturn:
         raise NotImplementedError("arrays have no order, so a column of them has no categories.")
 
     @classmethod
-    def _concat_same_type(cls, to_concat: Sequence[Any]) -> Any:
+    def _concat_same_type(cls, to_concat: Sequence[TensorArray]) -> TensorArray:
         return cls(np.concatenate([part._values for part in to_concat]))
 
     @property
@@ -267,7 +268,7 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
         return int(self._values.ndim)
 
     @property
-    def numpy_dtype(self) -> Any:
+    def numpy_dtype(self) -> np.dtype:
         """The numpy type of the elements."""
         return self._values.dtype
 
@@ -284,15 +285,15 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
     def __len__(self) -> int:
         return len(self._values)
 
-    def __getitem__(self, item: Any) -> Any:
+    def __getitem__(self, item: object) -> np.ndarray | TensorArray:
         if isinstance(item, int | np.integer):
             return self._values[item]
         return TensorArray(self._values[pd.api.indexers.check_array_indexer(self, item)])
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         self._values[key] = value._values if isinstance(value, TensorArray) else value
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: object) -> np.ndarray:
         given = other._values if isinstance(other, TensorArray) else other
         same = self._values == given
         return same.reshape(len(self), -1).all(axis=1)
@@ -306,7 +307,9 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
             return np.zeros(len(self), dtype=bool)
         return np.isnan(flat).all(axis=1)
 
-    def take(self, indices: np.ndarray, *, allow_fill: bool = False, fill_value: Any = None) -> Any:
+    def take(
+        self, indices: np.ndarray, *, allow_fill: bool = False, fill_value: object = None
+    ) -> TensorArray:
         """Return the rows at these places.
 
         Args:
@@ -322,11 +325,13 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
             values = values.astype(np.float64)
         return TensorArray(take(values, indices, allow_fill=True, fill_value=missing))
 
-    def copy(self) -> Any:
+    def copy(self) -> TensorArray:
         """Return an independent copy."""
         return TensorArray(self._values.copy())
 
-    def to_numpy(self, dtype: Any = None, copy: bool = False, na_value: Any = None) -> Any:
+    def to_numpy(
+        self, dtype: np.dtype | None = None, copy: bool = False, na_value: object = None
+    ) -> np.ndarray:
         """Return the array of all rows.
 
         Args:
@@ -337,8 +342,8 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
         made = self._values if dtype is None else self._values.astype(dtype)
         return made.copy() if copy else made
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self._values, dtype=dtype) if copy else np.asarray(self._values, dtype)
 
-    def __arrow_array__(self, type: Any = None) -> pa.Array:
+    def __arrow_array__(self, type: pa.DataType | None = None) -> pa.Array:
         return tensors.from_numpy(self._values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +34,7 @@ def cut(
     seed: int | None,
 ) -> Iterator[pa.Table]:
     """Tables of ``batch_size`` rows; None: as the blocks are."""
-    full: Iterator[Any] = (table for table in tables if table.num_rows)
+    full: Iterator[pa.Table] = (table for table in tables if table.num_rows)
     if batch_size is None:
         yield from full
         return
@@ -48,13 +47,13 @@ def cut(
 
 def arrays(
     tables: Iterator[pa.Table], batch_size: int, drop_last: bool
-) -> Iterator[tuple[Any, bool]]:
+) -> Iterator[tuple[dict[str, np.ndarray], bool]]:
     """Cut tables into batches of arrays; with each, whether it is a view of a block.
 
     A table's columns become arrays once and are then cut: that takes a tenth of cutting the table and
     making arrays of each piece. Each column of a table is in one piece.
     """
-    rest: list[Any] = []  # fewer rows than a batch
+    rest: list[pa.Table] = []  # fewer rows than a batch
     have = 0
     for table in tables:
         at = 0
@@ -86,7 +85,9 @@ def pieces(table: pa.Table) -> Iterator[pa.Table]:
         yield pa.Table.from_batches([batch])
 
 
-def _cut_arrays(table: pa.Table, begin: int, batch_size: int) -> Iterator[tuple[Any, bool]]:
+def _cut_arrays(
+    table: pa.Table, begin: int, batch_size: int
+) -> Iterator[tuple[dict[str, np.ndarray], bool]]:
     """The whole batches of a table from row ``begin`` on."""
     if not block.has_arrays(table):
         for at in range(begin, table.num_rows - batch_size + 1, batch_size):
@@ -106,8 +107,8 @@ def _shuffled(
     into it about twice, however small the batches.
     """
     rng = np.random.default_rng(seed)
-    rest: Any = None
-    fresh: list[Any] = []
+    rest: pa.Table | None = None
+    fresh: list[pa.Table] = []
     count = 0
     for table in tables:
         fresh.append(table)

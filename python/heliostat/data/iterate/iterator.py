@@ -6,7 +6,7 @@ import abc
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -24,11 +24,14 @@ from heliostat.data.sources.options import spelled_methods
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import tensorflow as tf
 
-    from heliostat.data.aliases import Row
+    from heliostat.data.aliases import Batch, Function, Row, Value
+    from heliostat.data.collate_fn import CollateFn
     from heliostat.data.context import DataContext
     from heliostat.data.dataset import MaterializedDataset, Schema
     from heliostat.data.dataset.consume import Consumers
+    from heliostat.data.iterate.torch_dataset import Features, TorchDataset
 
 T = TypeVar("T")
 
@@ -77,7 +80,7 @@ class DataIterator(abc.ABC):
     def _epoch(self, execution: int | None = None) -> tuple[Iterator[Bundle], ExecutionStats, int]:
         """The bundles of a new epoch, and the number of its execution, which may be given."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return how far the loop has come, as a dict of plain values that may be put into a checkpoint.
 
         It counts the rows of all batches that the loop has been given, not those made ahead. Each
@@ -127,8 +130,8 @@ class DataIterator(abc.ABC):
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
-        _collate_fn: Callable[[Any], Any] | None = None,
-    ) -> Iterable[Any]:
+        _collate_fn: Function | None = None,
+    ) -> Iterable[Batch]:
         """Return batches; each ``for`` over them is an epoch.
 
         Args:
@@ -148,7 +151,7 @@ class DataIterator(abc.ABC):
 
         collate = None if _collate_fn is None else Timed(_collate_fn)
 
-        def finish(table: pa.Table, loan: Loan | None) -> Any:
+        def finish(table: pa.Table, loan: Loan | None) -> Batch:
             batch = block.to_batch(table, batch_format, context)
             return batch if collate is None else collate(batch)
 
@@ -175,8 +178,8 @@ class DataIterator(abc.ABC):
 
     def _batches(
         self,
-        finish: Callable[[Any, Loan | None], T],
-        is_view: Callable[[Any, Loan | None], bool],
+        finish: Callable[[pa.Table, Loan | None], T],
+        is_view: Callable[[pa.Table, Loan | None], bool],
         prefetch_batches: int,
         batch_size: int | None,
         drop_last: bool,
@@ -204,9 +207,9 @@ class DataIterator(abc.ABC):
                     if makes_arrays and batch_size is not None:
                         full = (table for table in tables if table.num_rows)
                         arrays = batching.arrays(full, batch_size, drop_last)
-                        for batch, is_cut in watch.cutting(arrays):
-                            rows = len(next(iter(batch.values()), range(batch_size)))
-                            yield (batch, rows), is_cut
+                        for columns, is_cut in watch.cutting(arrays):
+                            rows = len(next(iter(columns.values()), range(batch_size)))
+                            yield (cast("T", columns), rows), is_cut
                         return
                     drawn = mixed.seed if mixed else None
                     cuts = batching.cut(tables, batch_size, drop_last, shuffle_buffer, drawn)
@@ -292,7 +295,7 @@ class DataIterator(abc.ABC):
         batch_size: int | None = 256,
         dtypes: object = None,
         device: object = "auto",
-        collate_fn: object = None,
+        collate_fn: Function | None = None,
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
@@ -405,7 +408,7 @@ class DataIterator(abc.ABC):
         feature_type_spec: object = None,
         label_type_spec: object = None,
         additional_type_spec: object = None,
-    ) -> Any:
+    ) -> tf.data.Dataset:
         """Return a ``tf.data.Dataset`` of batches (features, labels), as ``Model.fit`` takes them.
 
         Each ``for`` over it is an epoch. Members are tensors of shape (rows,) for numbers and
@@ -453,7 +456,7 @@ class DataIterator(abc.ABC):
         prefetch_batches: int = 1,
         batch_size: int = 256,
         dtypes: object = None,
-        collate_fn: Any = None,
+        collate_fn: CollateFn[Value] | None = None,
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
@@ -508,7 +511,7 @@ class DataIterator(abc.ABC):
         self,
         *,
         label_column: str | None = None,
-        feature_columns: Any = None,
+        feature_columns: Features = None,
         label_column_dtype: object = None,
         feature_column_dtypes: object = None,
         batch_size: int = 1,
@@ -518,7 +521,7 @@ class DataIterator(abc.ABC):
         local_shuffle_seed: int | None = None,
         unsqueeze_label_tensor: bool = True,
         unsqueeze_feature_tensors: bool = True,
-    ) -> Any:
+    ) -> TorchDataset:
         """Return torch's ``IterableDataset`` of pairs (features, label).
 
         Deprecated by Ray: :meth:`iter_torch_batches` gives tensors by column. A ``DataLoader`` of it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Union
 
 import numpy as np
 
@@ -15,15 +15,23 @@ from heliostat.data.collate_fn import (
     PandasBatchCollateFn,
 )
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import jax
+
+    from heliostat.data.aliases import Value
+
+
 AXIS = "data"  # of the mesh
 ADVICE = (
     "Give iter_jax_batches a collate_fn that makes numbers of it, or drop or map the column before"
 )
 
-Arrays = dict[str, Any]
+Made = Union[dict[str, "np.ndarray | jax.Array"], "np.ndarray"]  # by a `collate_fn`, too
 
 
-def jax_package() -> Any:
+def jax_package() -> ModuleType:
     """The package.
 
     Raises:
@@ -74,7 +82,7 @@ class Placing:
                 f"{self.batch_size}."
             )
 
-    def batches(self, made: Iterable[object]) -> Iterator[Any]:
+    def batches(self, made: Iterable[Made]) -> Iterator[Made]:
         """The batches on the devices, in one epoch."""
         several = self.in_step and self._jax.process_count() > 1
         sharding = self._sharding()
@@ -82,13 +90,13 @@ class Placing:
         for batch in self._same_everywhere(made) if several else self._alone(made):
             yield self._each(batch, lambda name, array: self._placed(sharding, name, array))
 
-    def _alone(self, made: Iterable[object]) -> Iterator[Any]:
+    def _alone(self, made: Iterable[Made]) -> Iterator[Made]:
         for batch in made:
             arrays = self._each(batch, self._typed)
             if _rows(arrays):
                 yield self._full(arrays)
 
-    def _same_everywhere(self, made: Iterable[object]) -> Iterator[Any]:
+    def _same_everywhere(self, made: Iterable[Made]) -> Iterator[Made]:
         """Batches of which all processes have one, of one size: JAX's programs wait for each other.
 
         Raises:
@@ -126,7 +134,7 @@ class Placing:
                 arrays = self._each(pattern, lambda _, array: array[:0])
             yield self._full(arrays)
 
-    def _full(self, arrays: object) -> Any:
+    def _full(self, arrays: Made) -> Made:
         """The batch with as many rows as the devices need."""
         rows, devices = _rows(arrays), self._jax.local_device_count()
         if self.paddings is not None and rows < self.batch_size:
@@ -138,13 +146,15 @@ class Placing:
             )
         return arrays
 
-    def _each(self, batch: object, change: Callable[[str, Any], Any]) -> Any:
+    def _each(
+        self, batch: Made, change: Callable[[str, np.ndarray], np.ndarray | jax.Array]
+    ) -> Made:
         """The batch with each array changed; a ``collate_fn`` may give one array without a name."""
         if isinstance(batch, Mapping):
             return {name: change(name, array) for name, array in batch.items()}
         return change("", batch)
 
-    def _typed(self, name: str, array: np.ndarray) -> Any:
+    def _typed(self, name: str, array: np.ndarray) -> np.ndarray:
         found = _of_numbers(name, np.asarray(array))
         given = self._of(self.dtypes, name)
         return found if given is None else found.astype(np.dtype(given), copy=False)
@@ -156,7 +166,7 @@ class Placing:
         missing = np.full((self.batch_size - len(array), *array.shape[1:]), value, array.dtype)
         return np.concatenate([array, missing])
 
-    def _of(self, given: object, name: str) -> Any:
+    def _of(self, given: object, name: str) -> Value:
         """Return the value for a column: one for all, or of a dict."""
         if not isinstance(given, Mapping):
             return given
@@ -164,7 +174,7 @@ class Placing:
             return next(iter(given.values()))
         return given.get(name)
 
-    def _placed(self, sharding: object, name: str, array: np.ndarray) -> Any:
+    def _placed(self, sharding: object, name: str, array: np.ndarray) -> jax.Array:
         jax = self._jax
         shape = (len(array) * jax.process_count(), *array.shape[1:])
         try:
@@ -172,7 +182,7 @@ class Placing:
         except (TypeError, ValueError) as error:
             raise type(error)(f"column {name!r}: {error}") from error
 
-    def _sharding(self) -> Any:
+    def _sharding(self) -> jax.sharding.NamedSharding:
         """Rows over all devices, those of a process next to each other."""
         from jax.experimental import mesh_utils
         from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -189,14 +199,14 @@ class Placing:
         return NamedSharding(Mesh(devices, (AXIS,)), PartitionSpec(AXIS))
 
 
-def _rows(arrays: Any) -> int:
+def _rows(arrays: Made | None) -> int:
     if arrays is None:
         return 0
     first = next(iter(arrays.values()), ()) if isinstance(arrays, Mapping) else arrays
     return len(first)
 
 
-def _of_numbers(name: str, array: np.ndarray) -> Any:
+def _of_numbers(name: str, array: np.ndarray) -> np.ndarray:
     """The array, one of lists of equal length as an array of two dimensions.
 
     Raises:

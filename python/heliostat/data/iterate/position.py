@@ -26,7 +26,7 @@ class Position(NamedTuple):
     shuffle: Shuffle | None = None
     consumers: int = 1  # that share the dataset
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The position as a dict of plain values."""
         shuffle = None if self.shuffle is None else asdict(self.shuffle)
         return {"version": VERSION, **self._asdict(), "shuffle": shuffle}

@@ -12,7 +12,13 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Value
+
+
+T = TypeVar("T")
 
 JOIN_S = 5.0
 VIEWS_MAX = 256  # batches of one block that wait at most, however little each takes
@@ -26,7 +32,7 @@ class Room:
     def __init__(self, depth: int) -> None:
         self._depth = depth
         self._changed = threading.Condition()
-        self._made: deque[Any] = deque()
+        self._made: deque[Value] = deque()
         self._ended = False
         self._error: BaseException | None = None
         self._unwanted = False
@@ -71,7 +77,7 @@ class Room:
 
     # --- the thread that takes ---
 
-    def take(self) -> Iterator[Any]:
+    def take(self) -> Iterator[Value]:
         """The items until the end. An error comes where the item would have."""
         made = self._made
         while True:
@@ -98,7 +104,7 @@ class Room:
             self._changed.notify_all()
 
 
-def ahead(items: Iterator[tuple[Any, bool]], room: Room) -> Generator[Any, None, None]:
+def ahead(items: Iterator[tuple[T, bool]], room: Room) -> Generator[T, None, None]:
     """The items of (item, whether it is a view of a block that is there anyway), made in advance."""
 
     def pump() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Union
 
 import pyarrow as pa
 
@@ -11,15 +11,21 @@ from heliostat.core.platform.extras import required
 from heliostat.data import missing, tensors
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import numpy as np
+    import tensorflow as tf
 
     from heliostat.data.dataset import Schema
 
 # One column, whose tensors come as they are, or several, which come as a dict.
 Columns = str | list[str]
+Specs = Union["tf.TypeSpec", dict[str, "tf.TypeSpec"]]
+Collate = Callable[[Mapping[str, "np.ndarray"]], Mapping[str, "Tensors"]]
+Tensors = Union["tf.Tensor", dict[str, "tf.Tensor"]]
 
 
-def tensorflow() -> Any:
+def tensorflow() -> ModuleType:
     """The package.
 
     Raises:
@@ -28,13 +34,13 @@ def tensorflow() -> Any:
     return required("tensorflow", "TensorFlow's tensors")
 
 
-def collator(dtypes: object) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+def collator(dtypes: object) -> Collate:
     """Return the function that makes arrays into tensors of a type, or of one by column; None: as
     the arrays are.
     """
     tf = tensorflow()
 
-    def collate(batch: Mapping[str, object]) -> dict[str, Any]:
+    def collate(batch: Mapping[str, np.ndarray]) -> Mapping[str, Tensors]:
         return {
             name: _tensor(tf, array, dtypes[name] if isinstance(dtypes, Mapping) else dtypes)
             for name, array in batch.items()
@@ -44,10 +50,10 @@ def collator(dtypes: object) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 
 def as_dataset(
-    batches: Iterable[Mapping[str, Any]],
+    batches: Iterable[Mapping[str, np.ndarray]],
     schema: Callable[[], Schema | None],
-    parts: list[tuple[Columns, Any]],
-) -> Any:
+    parts: list[tuple[Columns, Specs]],
+) -> tf.data.Dataset:
     """A ``tf.data.Dataset`` of tuples with one member for each part: (its columns, their types).
 
     Types that are None are those of the schema. Each ``for`` over it is an epoch of the batches.
@@ -62,7 +68,7 @@ def as_dataset(
         (columns, _specs(tf, known, columns) if spec is None else spec) for columns, spec in parts
     ]
 
-    def tuples() -> Any:
+    def tuples() -> Iterator[tuple[Tensors, ...]]:
         for batch in batches:
             yield tuple(_chosen(tf, batch, columns, spec) for columns, spec in found)
 
@@ -73,23 +79,25 @@ def as_dataset(
     return made.with_options(options)
 
 
-def _chosen(tf: Any, batch: Mapping[str, Any], columns: Columns, spec: Any) -> Any:
+def _chosen(
+    tf: ModuleType, batch: Mapping[str, np.ndarray], columns: Columns, spec: Specs
+) -> Tensors:
     if isinstance(columns, str):
         return _typed(tf, batch[columns], spec)
     return {name: _typed(tf, batch[name], spec[name]) for name in columns}
 
 
-def _typed(tf: Any, array: np.ndarray, spec: Any) -> Any:
+def _typed(tf: ModuleType, array: np.ndarray, spec: tf.TypeSpec) -> tf.Tensor | tf.RaggedTensor:
     if isinstance(spec, tf.RaggedTensorSpec):
         return tf.ragged.constant([row.tolist() for row in array], dtype=spec.dtype)
     return _tensor(tf, array, spec.dtype)
 
 
-def _tensor(tf: Any, array: np.ndarray, dtype: Any) -> Any:
+def _tensor(tf: ModuleType, array: np.ndarray, dtype: tf.DType | None) -> tf.Tensor:
     return tf.convert_to_tensor(array, dtype=dtype)
 
 
-def _specs(tf: object, schema: Schema | None, columns: Columns) -> Any:
+def _specs(tf: ModuleType, schema: Schema | None, columns: Columns) -> Specs:
     if schema is None:
         raise ValueError(f"to_tf: the dataset is empty: pass the tf.TypeSpec of {columns!r}.")
     if isinstance(columns, str):
@@ -97,7 +105,7 @@ def _specs(tf: object, schema: Schema | None, columns: Columns) -> Any:
     return {name: _spec(tf, schema.base_schema, name) for name in columns}
 
 
-def _spec(tf: Any, schema: pa.Schema, name: str) -> Any:
+def _spec(tf: ModuleType, schema: pa.Schema, name: str) -> tf.TypeSpec:
     if name not in schema.names:
         raise ValueError(f"to_tf: {missing.no_columns([name], schema.names)}")
     kind = schema.field(name).type

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 import numpy as np
 
@@ -13,13 +13,18 @@ from heliostat.core.platform.extras import required
 from heliostat.data import block, frames, tensors
 from heliostat.data.collate_fn import ArrowBatchCollateFn, PandasBatchCollateFn
 from heliostat.data.context import DataContext
-from heliostat.data.iterate.transfer import to_gpu
+from heliostat.data.iterate.transfer import Sent, to_gpu
 from heliostat.data.iterate.zero_copy import Loan
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import torch
 
+    from heliostat.data.aliases import Function, Value
+
+
+Dtypes = Union["torch.dtype", dict[str, "torch.dtype"], None]  # of all columns, or by name
+Make = Callable[["pa.Table", Loan | None], "Value"]
 
 LENT_BYTES_MIN = 64 << 10  # smaller arrays are copied: a kept column of labels keeps no images
 
@@ -39,7 +44,7 @@ class _Writable:
 
 def tensor_of(
     array: np.ndarray, dtype: torch.dtype | None, own: bool = True, loan: Loan | None = None
-) -> Any:
+) -> torch.Tensor:
     """A tensor of an array; with ``own`` its memory is not the object store's, unless it is lent.
 
     Raises:
@@ -70,13 +75,13 @@ def tensor_of(
 _ADVICE = "Give iter_torch_batches a collate_fn that makes numbers of it, or drop or map the column before."
 
 
-def _of_objects(array: np.ndarray) -> Any:
+def _of_objects(array: np.ndarray) -> np.ndarray:
     """The objects as an array of numbers, or of strings.
 
     Raises:
         RuntimeError: They are neither.
     """
-    made: Any = None
+    made: np.ndarray | None = None
     if not any(value is None or isinstance(value, np.ndarray) for value in array):
         with contextlib.suppress(ValueError, TypeError, OverflowError):
             made = np.array(array.tolist())
@@ -96,7 +101,9 @@ def _what(array: np.ndarray) -> str:
     return f"its rows are of the types {kinds[:5]}"
 
 
-def tensors_of(table: pa.Table, dtypes: Any, own: bool, loan: Loan | None = None) -> dict[str, Any]:
+def tensors_of(
+    table: pa.Table, dtypes: Dtypes, own: bool, loan: Loan | None = None
+) -> dict[str, torch.Tensor]:
     """A dict of tensors for a table."""
     made = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -109,7 +116,7 @@ def tensors_of(table: pa.Table, dtypes: Any, own: bool, loan: Loan | None = None
     return made
 
 
-def default_device() -> Any:
+def default_device() -> str:
     """The first GPU of a training worker; the CPU otherwise."""
     own = os.environ.get("HELIOSTAT_TRAIN_GPU_INDICES", "")
     if not own:
@@ -119,7 +126,7 @@ def default_device() -> Any:
     return f"cuda:{own.split(',')[0]}" if torch.cuda.is_available() else "cpu"
 
 
-def moved(batch: Any, device: str | torch.device, non_blocking: bool = False) -> Any:
+def moved(batch: Value, device: str | torch.device, non_blocking: bool = False) -> Value:
     """The tensors in a batch on a device; what holds none stays as it is."""
     torch = required("torch", "Batches of tensors")
 
@@ -134,7 +141,7 @@ def moved(batch: Any, device: str | torch.device, non_blocking: bool = False) ->
     return batch
 
 
-def _all_tensors(values: Any) -> bool:
+def _all_tensors(values: Iterable[object]) -> bool:
     torch = required("torch", "Batches of tensors")
 
     return all(
@@ -147,13 +154,13 @@ def _all_tensors(values: Any) -> bool:
 class Route(NamedTuple):
     """How a table becomes what the loop gets."""
 
-    make: Callable[[Any, Loan | None], Any]  # where batches are made in advance
-    receive: Callable[[Any], Any] | None = None  # in the loop's thread
+    make: Make  # where batches are made in advance
+    receive: Callable[[Sent], Value] | None = None  # in the loop's thread
 
 
 def route(
-    collate_fn: Any,
-    dtypes: Any,
+    collate_fn: Function | None,
+    dtypes: Dtypes,
     device: str | torch.device,
     pin_memory: bool,
     context: DataContext | None = None,
@@ -167,13 +174,13 @@ def route(
 
 
 def collator(
-    collate_fn: Any,
-    dtypes: Any,
+    collate_fn: Function | None,
+    dtypes: Dtypes,
     device: str | torch.device,
     pin_memory: bool,
     stays: bool = False,
     context: DataContext | None = None,
-) -> Callable[[Any, Loan | None], Any]:
+) -> Make:
     """Return the function that makes a table into a batch for a device, given a loan of its memory
     or none.
 
@@ -181,7 +188,7 @@ def collator(
     """
     on_cpu = str(device) == "cpu"
 
-    def collate(table: pa.Table, loan: Loan | None) -> Any:
+    def collate(table: pa.Table, loan: Loan | None) -> Value:
         if collate_fn is None:
             batch = tensors_of(table, dtypes, on_cpu and not pin_memory, loan)
         elif isinstance(collate_fn, ArrowBatchCollateFn):
@@ -199,11 +206,11 @@ def collator(
     return collate
 
 
-def _is_plain(batch: Any) -> bool:
+def _is_plain(batch: object) -> bool:
     return type(batch) is dict or not isinstance(batch, Mapping)
 
 
-def _pinned(batch: Any) -> Any:
+def _pinned(batch: Value) -> Value:
     torch = required("torch", "Batches of tensors")
 
     if isinstance(batch, torch.Tensor):

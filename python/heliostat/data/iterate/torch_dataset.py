@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Union, cast
 
 import torch
 
@@ -14,19 +14,23 @@ from heliostat.data.iterate.torch_batches import tensor_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from heliostat.data.aliases import Value
+
 
 Names = Sequence[str]
 # One tensor, or several in a list or by name.
+Tensors = Union["torch.Tensor", list["torch.Tensor"], Mapping[str, "torch.Tensor"]]
+Pair = tuple[Tensors, Union["torch.Tensor", None]]
 Features = Names | Sequence[Names] | Mapping[str, Names] | None
 
 
 class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc] # torch is untyped here
     """Every ``for`` over it is an epoch."""
 
-    def __init__(self, tables: Iterable[pa.Table], pair: Callable[[Any], tuple[Any, Any]]) -> None:
+    def __init__(self, tables: Iterable[pa.Table], pair: Callable[[pa.Table], Pair]) -> None:
         self._tables, self._pair = tables, pair
 
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+    def __iter__(self) -> Iterator[Pair]:
         for table in self._tables:
             yield self._pair(table)
 
@@ -36,9 +40,9 @@ class Pairs:
     """The function that makes a table into the tensors of its features and of its label."""
 
     label: str | None
-    label_dtype: object
+    label_dtype: torch.dtype | None
     features: Features
-    dtypes: object
+    dtypes: torch.dtype | Sequence[torch.dtype] | Mapping[str, torch.dtype] | None
     unsqueezes_label: bool
     unsqueezes_features: bool
 
@@ -60,7 +64,7 @@ class Pairs:
         if not all(groups):
             raise ValueError("feature_columns has an entry without columns.")
 
-    def __call__(self, table: pa.Table) -> tuple[Any, Any]:
+    def __call__(self, table: pa.Table) -> Pair:
         """The features and the label of a batch."""
         label = None
         if self.label:
@@ -68,8 +72,8 @@ class Pairs:
             table = table.drop_columns([self.label])
         return self._features(table), label
 
-    def _features(self, table: pa.Table) -> Any:
-        def one(names: object, dtype: object) -> Any:
+    def _features(self, table: pa.Table) -> Tensors:
+        def one(names: Names, dtype: torch.dtype | None) -> torch.Tensor:
             return _tensor(table, names, dtype, self.unsqueezes_features)
 
         wanted, given = self.features, self.dtypes
@@ -81,13 +85,18 @@ class Pairs:
         if self._are_groups():
             types = given if isinstance(given, list | tuple) else [given] * len(wanted)
             return [one(names, dtype) for names, dtype in zip(wanted, types, strict=True)]
-        return one(wanted, given)
+        return one(cast("Names", wanted), given)
 
     def _are_groups(self) -> bool:
         wanted = self.features
         return isinstance(wanted, list | tuple) and isinstance(wanted[0], list | tuple)
 
-    def _require_like(self, kinds: Any, columns: str, types: str) -> None:
+    def _require_like(
+        self,
+        kinds: type[Collection[Value]] | tuple[type[Collection[Value]], ...],
+        columns: str,
+        types: str,
+    ) -> None:
         """Raise unless the types are one for all, or as many as the groups."""
         given, wanted = self.dtypes, self.features
         if given is None or isinstance(given, torch.dtype) or wanted is None:
@@ -105,7 +114,9 @@ class Pairs:
             )
 
 
-def _tensor(table: pa.Table, names: Any, dtype: torch.dtype | None, unsqueezes: bool) -> Any:
+def _tensor(
+    table: pa.Table, names: Names, dtype: torch.dtype | None, unsqueezes: bool
+) -> torch.Tensor:
     """The columns side by side."""
     unknown = [name for name in names if name not in table.column_names]
     if unknown:
@@ -128,7 +139,7 @@ def _tensor(table: pa.Table, names: Any, dtype: torch.dtype | None, unsqueezes: 
     return torch.cat(made, dim=1)
 
 
-def _column(table: pa.Table, name: str, dtype: object, own: bool) -> Any:
+def _column(table: pa.Table, name: str, dtype: torch.dtype | None, own: bool) -> torch.Tensor:
     try:
         return tensor_of(tensors.stacked(table.column(name)), dtype, own)
     except (TypeError, RuntimeError) as error:

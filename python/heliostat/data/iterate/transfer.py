@@ -12,25 +12,32 @@ memory the copy keeps the thread that makes batches, not the loop's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from heliostat.core.platform.extras import required
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import torch
+
+    from heliostat.data.aliases import Value
+
+
+Move = Callable[["Value", "torch.device"], "Value"]  # copies the tensors of a batch to a device
 
 
 class Sent(NamedTuple):
     """A batch whose copy to the GPU has begun."""
 
-    batch: object
-    copied: object  # the event after its last copy
+    batch: Value
+    copied: torch.cuda.Event  # the event after its last copy
 
 
 class Transfer:
     """Copies batches to one GPU: ``send`` in the thread that makes them, ``receive`` in the loop's."""
 
-    def __init__(self, device: torch.device, cuda: Any, move: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, device: torch.device, cuda: ModuleType, move: Move) -> None:
         """``cuda`` is ``torch.cuda``; ``move`` copies the tensors of a batch to a device."""
         torch = required("torch", "Batches of tensors")
 
@@ -40,7 +47,7 @@ class Transfer:
         self._cuda, self._move = cuda, move
         self._stream = cuda.Stream(self._device)
 
-    def send(self, batch: Any) -> Sent:
+    def send(self, batch: Value) -> Sent:
         """Begin to copy a batch."""
         with self._cuda.stream(self._stream):
             moved = self._move(batch, self._device)
@@ -48,7 +55,7 @@ class Transfer:
             copied.record(self._stream)
         return Sent(moved, copied)
 
-    def receive(self, sent: Sent) -> Any:
+    def receive(self, sent: Sent) -> Value:
         """The batch, for kernels that the calling thread starts from now on."""
         stream = self._cuda.current_stream(self._device)
         stream.wait_event(sent.copied)
@@ -60,7 +67,7 @@ class Transfer:
         return sent.batch
 
 
-def tensors_in(batch: object) -> Iterator[Any]:
+def tensors_in(batch: object) -> Iterator[torch.Tensor]:
     """The tensors of a batch, those in lists, tuples and mappings included."""
     torch = required("torch", "Batches of tensors")
 
@@ -74,7 +81,7 @@ def tensors_in(batch: object) -> Iterator[Any]:
             yield from tensors_in(value)
 
 
-def to_gpu(device: object, move: Callable[[Any, Any], Any]) -> Transfer | None:
+def to_gpu(device: object, move: Move) -> Transfer | None:
     """Return the transfer of batches to this device; None where it is not a GPU, or none is there."""
     torch = required("torch", "Batches of tensors")
 

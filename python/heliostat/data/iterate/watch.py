@@ -6,12 +6,13 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import heliostat as ray
 from heliostat.data.plan.operators import Bundle
 
 if TYPE_CHECKING:
+    from heliostat.data.aliases import Value
     from heliostat.data.execute.stats import LoopStats
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ class Watch:
             del batch
 
     @contextlib.contextmanager
-    def finishing(self, collate: Timed[Any] | None) -> Iterator[None]:
+    def finishing(self, collate: Timed[Value] | None) -> Iterator[None]:
         """A batch gets its form, the program's function being a part of that."""
         begun, before = time.perf_counter(), collate.seconds if collate else 0.0
         yield

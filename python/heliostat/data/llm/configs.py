@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -14,14 +15,16 @@ ERROR = "__inference_error__"  # the column of ``should_continue_on_error``
 Concurrency = int | tuple[int, int]
 
 
-def _workers(value: Any) -> Any:
+def _workers(value: Concurrency | None) -> Concurrency | None:
     """A number of workers, or the least and the most of them.
 
     Raises:
         ValueError: It is neither.
     """
+    if value is None:
+        return None
     several = value if isinstance(value, tuple) else (value, value)
-    if value is not None and (min(several) < 1 or several[0] > several[1]):
+    if min(several) < 1 or several[0] > several[1]:
         raise ValueError(
             f"concurrency is {value!r}: it is a number from 1 on, or (least, most) of workers."
         )
@@ -52,7 +55,7 @@ class _StageConfig(_Config):
     enabled: bool = True
     batch_size: int | None = Field(default=None, ge=1)
     concurrency: Concurrency | None = None
-    runtime_env: dict[str, Any] | None = None
+    runtime_env: dict[str, object] | None = None
     num_cpus: float | None = Field(default=None, ge=0)
     memory: float | None = Field(default=None, ge=0)
 
@@ -79,7 +82,7 @@ class ChatTemplateStageConfig(_StageConfig):
 
     model_source: str | None = None
     chat_template: str | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    chat_template_kwargs: dict[str, object] | None = None
 
 
 class TokenizerStageConfig(_StageConfig):
@@ -130,7 +133,7 @@ class PrepareMultimodalStageConfig(_StageConfig):
         False
     """
 
-    model_config_kwargs: dict[str, Any] | None = None
+    model_config_kwargs: dict[str, object] | None = None
     chat_template_content_format: Literal["string", "openai"] | None = "string"
     apply_sys_msg_formatting: bool | None = False
 
@@ -200,12 +203,12 @@ class HttpRequestProcessorConfig(ProcessorConfig):
 
     batch_size: int = Field(default=64, ge=1)
     url: str
-    headers: dict[str, Any] | None = None
+    headers: dict[str, object] | None = None
     qps: float | None = Field(default=None, gt=0)
     max_retries: int = Field(default=0, ge=0)
     base_retry_wait_time_in_s: float = Field(default=1, ge=0)
-    session_factory: Any = Field(default=None, exclude=True)
-    http_request_stage: bool | dict[str, Any] | HttpRequestStageConfig = True
+    session_factory: Callable[[], object] | None = Field(default=None, exclude=True)
+    http_request_stage: bool | dict[str, object] | HttpRequestStageConfig = True
 
 
 class ServeDeploymentProcessorConfig(ProcessorConfig):
@@ -234,7 +237,7 @@ class ServeDeploymentProcessorConfig(ProcessorConfig):
 
     deployment_name: str
     app_name: str = "default"
-    dtype_mapping: dict[str, Any] | None = None
+    dtype_mapping: dict[str, object] | None = None
     should_continue_on_error: bool = False
     request_timeout_s: float | None = Field(default=None, gt=0)
 
@@ -260,15 +263,15 @@ class _OfflineConfig(ProcessorConfig):
     """
 
     model_source: str
-    runtime_env: dict[str, Any] | None = None
+    runtime_env: dict[str, object] | None = None
     max_pending_requests: int | None = Field(default=None, ge=1)
     max_concurrent_batches: int = Field(default=8, ge=1)
     max_tasks_in_flight_per_actor: int | None = Field(default=None, ge=1)
     should_continue_on_error: bool = False
-    chat_template_stage: bool | dict[str, Any] | ChatTemplateStageConfig = True
-    tokenize_stage: bool | dict[str, Any] | TokenizerStageConfig = True
-    detokenize_stage: bool | dict[str, Any] | DetokenizeStageConfig = True
-    prepare_multimodal_stage: bool | dict[str, Any] | PrepareMultimodalStageConfig = False
+    chat_template_stage: bool | dict[str, object] | ChatTemplateStageConfig = True
+    tokenize_stage: bool | dict[str, object] | TokenizerStageConfig = True
+    detokenize_stage: bool | dict[str, object] | DetokenizeStageConfig = True
+    prepare_multimodal_stage: bool | dict[str, object] | PrepareMultimodalStageConfig = False
     engine_kwargs: dict[str, Any] = Field(default_factory=dict)
     task_type: str = "generate"
     placement_group_config: dict[str, Any] | None = None

@@ -6,10 +6,18 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heliostat.core.platform.extras import required
-from heliostat.data.llm.stages import Loop, Row, Stage
+from heliostat.data.llm.stages import Loop, Stage
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import aiohttp
+
+    from heliostat.data.aliases import Row
+
 
 AGAIN = (408, 429, 502, 503, 504)  # statuses after which a request is sent again
 SAID_MAX = 500  # letters of an answer that an error shows
@@ -38,7 +46,7 @@ class HttpRequestStage(Stage):
         interval_s: float | None,
         retries_max: int,
         wait_s: float,
-        session: Callable[[], Any] | None,
+        session: Callable[[], aiohttp.ClientSession] | None,
     ) -> None:
         self._url, self._headers, self._interval_s = url, dict(headers or {}), interval_s
         self._retries_max, self._wait_s = retries_max, wait_s
@@ -68,7 +76,7 @@ class HttpRequestStage(Stage):
         self._next = at + self._interval_s
         await asyncio.sleep(at - now)
 
-    async def _answer(self, session: Any, payload: object) -> Row:
+    async def _answer(self, session: aiohttp.ClientSession, payload: object) -> Row:
         client = required("aiohttp", WHO, "llm")
         broken = (client.ClientConnectionError, client.ClientPayloadError, asyncio.TimeoutError)
         why = ""
@@ -97,7 +105,9 @@ class HttpRequestStage(Stage):
             f"Previous Exception: {why}"
         )
 
-    def _request(self, client: Any, payload: object) -> tuple[Any, dict[str, Any]]:
+    def _request(
+        self, client: ModuleType, payload: object
+    ) -> tuple[str | aiohttp.FormData, dict[str, object]]:
         """(body, headers): a form where there are files, else JSON."""
         if not (isinstance(payload, dict) and any(map(_is_file, payload.values()))):
             given = {"Content-Type": "application/json", **self._headers}
@@ -125,7 +135,7 @@ def _is_file(value: object) -> bool:
     return isinstance(value, (bytes, bytearray)) or (isinstance(value, dict) and "content" in value)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """Return a value that JSON does not know as one that it knows."""
     if hasattr(value, "tolist"):
         return value.tolist()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from heliostat.data.dataset import Dataset
 from heliostat.data.llm import configs, stages
 from heliostat.data.llm.http_stage import HttpRequestStage
 
 if TYPE_CHECKING:
-    pass
+    from heliostat.data.aliases import RemoteArgs, Row
+
+
+S = TypeVar("S", bound=configs._StageConfig)
 
 
 @dataclass
@@ -19,8 +22,8 @@ class StageStep:
     """A stage, and the options of ``map_batches`` that it runs with."""
 
     fn: type[stages.Stage]
-    fn_constructor_kwargs: dict[str, Any]
-    map_batches_kwargs: dict[str, Any] = field(default_factory=dict)
+    fn_constructor_kwargs: dict[str, object]
+    map_batches_kwargs: RemoteArgs = field(default_factory=dict)
 
 
 class Processor:
@@ -51,10 +54,10 @@ class Processor:
         self,
         config: configs.ProcessorConfig,
         steps: list[StageStep],
-        preprocess: Callable[[stages.Row], stages.Row] | None = None,
-        postprocess: Callable[[stages.Row], stages.Row] | None = None,
-        preprocess_map_kwargs: dict[str, Any] | None = None,
-        postprocess_map_kwargs: dict[str, Any] | None = None,
+        preprocess: Callable[[Row], Row] | None = None,
+        postprocess: Callable[[Row], Row] | None = None,
+        preprocess_map_kwargs: RemoteArgs | None = None,
+        postprocess_map_kwargs: RemoteArgs | None = None,
     ) -> None:
         self.config = config
         self.stages = {step.fn.__name__: step for step in steps}
@@ -100,11 +103,11 @@ class Processor:
 
 def build_processor(
     config: configs.ProcessorConfig,
-    preprocess: Callable[[stages.Row], stages.Row] | None = None,
-    postprocess: Callable[[stages.Row], stages.Row] | None = None,
-    preprocess_map_kwargs: dict[str, Any] | None = None,
-    postprocess_map_kwargs: dict[str, Any] | None = None,
-    builder_kwargs: dict[str, Any] | None = None,
+    preprocess: Callable[[Row], Row] | None = None,
+    postprocess: Callable[[Row], Row] | None = None,
+    preprocess_map_kwargs: RemoteArgs | None = None,
+    postprocess_map_kwargs: RemoteArgs | None = None,
+    builder_kwargs: dict[str, Callable[[str, StageStep], object]] | None = None,
 ) -> Processor:
     """Return a processor: what sends the rows of a dataset through a model or to a service.
 
@@ -159,7 +162,7 @@ def _steps(config: configs.ProcessorConfig) -> list[StageStep]:
     if isinstance(config, configs.HttpRequestProcessorConfig):
         return [_of_http(config)]
     if isinstance(config, configs.ServeDeploymentProcessorConfig):
-        given = {
+        given: dict[str, object] = {
             "deployment": config.deployment_name,
             "app": config.app_name,
             "kinds": config.dtype_mapping,
@@ -184,7 +187,7 @@ def _of_http(config: configs.HttpRequestProcessorConfig) -> StageStep:
     sizes = _sizes(config, about)
     workers = sizes["concurrency"]
     most = workers[1] if isinstance(workers, tuple) else workers
-    given = {
+    given: dict[str, object] = {
         "url": config.url,
         "headers": config.headers,
         "interval_s": None if config.qps is None else most / config.qps,
@@ -202,6 +205,7 @@ def _of_engine(config: configs._OfflineConfig) -> list[StageStep]:
             "takes them can be served (ray.serve), and called with HttpRequestProcessorConfig."
         )
     steps = []
+    given: dict[str, object]
     template = _stage(config.chat_template_stage, configs.ChatTemplateStageConfig)
     tokenize = _stage(config.tokenize_stage, configs.TokenizerStageConfig)
     detokenize = _stage(config.detokenize_stage, configs.DetokenizeStageConfig)
@@ -235,16 +239,16 @@ def _of_engine(config: configs._OfflineConfig) -> list[StageStep]:
     return steps
 
 
-def _stage(given: Any, kind: Any) -> Any:
+def _stage(given: bool | dict[str, object] | S, kind: type[S]) -> S:
     """The configuration of a stage that was given as a bool, a dict or itself."""
     if isinstance(given, bool):
         return kind(enabled=given)
     return kind(**given) if isinstance(given, dict) else given
 
 
-def _sizes(config: configs.ProcessorConfig, stage: Any = None) -> dict[str, Any]:
+def _sizes(config: configs.ProcessorConfig, stage: object = None) -> RemoteArgs:
     """Options of ``map_batches``: of the stage, else of the processor."""
-    options: dict[str, Any] = {
+    options: RemoteArgs = {
         "batch_size": getattr(stage, "batch_size", None) or config.batch_size,
         "concurrency": getattr(stage, "concurrency", None) or config.concurrency,
     }

@@ -11,17 +11,25 @@ import itertools
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import heliostat as ray
 from heliostat.core.platform.extras import required
 from heliostat.data.llm.configs import ERROR
 from heliostat.util.engines.engine import Completion, Model, load
 
+if TYPE_CHECKING:
+    import numpy as np
+    import transformers
+
+    from heliostat.data.aliases import Function, Row, Value
+
+
+T = TypeVar("T")
+
 COLUMN = "__data"
 PROMPT_SHOWN_MAX = 500  # letters of a prompt that is kept with its error
-Row = dict[str, Any]
 
 
 class Before:
@@ -60,7 +68,7 @@ class Stage:
 
     needs: tuple[str, ...] = ()
 
-    async def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+    async def __call__(self, batch: dict[str, Sequence[bytes]]) -> dict[str, list[bytes]]:
         rows = [ray.cloudpickle.loads(one) for one in batch[COLUMN]]
         whole = [row for row in rows if not row.get(ERROR)]
         for row in whole:
@@ -84,7 +92,9 @@ class ChatTemplateStage(Stage):
 
     needs = ("messages",)
 
-    def __init__(self, model: str, template: str | None, variables: dict[str, Any] | None) -> None:
+    def __init__(
+        self, model: str, template: str | None, variables: dict[str, object] | None
+    ) -> None:
         self._tokenizer = _tokenizer(model)
         self._template, self._variables = template, variables or {}
         if template is None and not self._tokenizer.chat_template:
@@ -97,7 +107,7 @@ class ChatTemplateStage(Stage):
         """A prompt each."""
         return [{"prompt": self._prompt(row["messages"])} for row in rows]
 
-    def _prompt(self, messages: Any) -> str:
+    def _prompt(self, messages: np.ndarray | Iterable[dict[str, str]]) -> str:
         messages = messages.tolist() if hasattr(messages, "tolist") else list(messages)
         begins = messages[-1]["role"] == "user"  # else the last message is to be gone on with
         text: str = self._tokenizer.apply_chat_template(
@@ -142,7 +152,7 @@ class DetokenizeStage(Stage):
         return [{"generated_text": text} for text in texts]
 
 
-def _tokenizer(model: str) -> Any:
+def _tokenizer(model: str) -> transformers.PreTrainedTokenizerBase:
     return required("transformers", "Tokenizers", "llm").AutoTokenizer.from_pretrained(model)
 
 
@@ -153,11 +163,11 @@ class Loop:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True, name="engine").start()
 
-    def run(self, made: Any) -> Any:
+    def run(self, made: Coroutine[object, object, T]) -> T:
         """Return the result of a coroutine."""
         return asyncio.run_coroutine_threadsafe(made, self._loop).result()
 
-    async def wait(self, made: Any) -> Any:
+    async def wait(self, made: Coroutine[object, object, T]) -> T:
         """Wait for the answer in another event loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(made, self._loop))
 
@@ -178,7 +188,7 @@ class EngineStage(Stage):
         self._loop = Loop()
         self._numbers = itertools.count()
 
-        async def begin() -> tuple[Any, Any]:
+        async def begin() -> tuple[Value, asyncio.Semaphore | None]:
             return load(model), asyncio.Semaphore(pending_max) if pending_max else None
 
         self._engine, self._room = self._loop.run(begin())
@@ -242,7 +252,7 @@ def _columns(made: Completion) -> Row:
     }
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
@@ -259,7 +269,7 @@ class ServeDeploymentStage(Stage):
         self,
         deployment: str,
         app: str,
-        kinds: dict[str, Any] | None,
+        kinds: dict[str, Function] | None,
         goes_on: bool,
         timeout_s: float | None,
     ) -> None:
@@ -293,7 +303,7 @@ class ServeDeploymentStage(Stage):
                 f"{sorted(self._kinds)}."
             )
         body = given if name is None else self._kinds[name](**given)
-        made: Any = None
+        made: object = None
         async for piece in getattr(self._handle, row["method"]).remote(body):
             made = piece
         made = made.model_dump() if hasattr(made, "model_dump") else made

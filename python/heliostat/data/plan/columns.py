@@ -6,9 +6,9 @@ They are classes, not local functions, so that a plan with them can be pickled.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,10 @@ import pyarrow as pa
 from heliostat.data import block
 from heliostat.data.missing import no_columns
 from heliostat.data.plan import task
-from heliostat.data.seeds import drawn
+from heliostat.data.seeds import Seed, drawn
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Function, Value
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class AddColumn:
     """A column more: what the user's function gives for a batch."""
 
     name: str
-    function: Callable[[Any], Any]
+    function: Function
     batch_format: str | None
     __name__ = "add_column"  # what plans call it
 
@@ -57,7 +60,9 @@ class DropColumns:
         """All of the table: the dropped ones have to be there."""
         return None if needed is None else needed | set(self.names)
 
-    def narrowed(self, needed: frozenset[str] | None, there: tuple[str, ...]) -> Any:
+    def narrowed(
+        self, needed: frozenset[str] | None, there: tuple[str, ...]
+    ) -> DropColumns | SelectColumns:
         """A choice of the others, where nothing is missing."""
         if not set(self.names) <= set(there):
             return self
@@ -137,11 +142,11 @@ class RandomSample:
     """Each row with a probability."""
 
     fraction: float
-    seed: Any
+    seed: Seed
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Run."""
-        rng: Any = None
+        rng: np.random.Generator | None = None
         for table in tables:
             if rng is None:
                 # Blocks must not all draw the same numbers.
@@ -226,7 +231,7 @@ def _require(table: pa.Table, names: Iterable[str], method: str) -> None:
         raise KeyError(f"{method}: {no_columns(missing, table.column_names)}")
 
 
-def _values(made: Any) -> Any:
+def _values(made: Value) -> Value:
     """Return the result of a function of ``add_column`` as a column: of a series, an array, a frame
     of one.
     """

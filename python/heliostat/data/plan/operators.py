@@ -6,7 +6,7 @@ import abc
 import enum
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.data.expressions.expr import Expr
 from heliostat.data.plan.transforms import Transform
@@ -14,6 +14,7 @@ from heliostat.data.plan.transforms import Transform
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from heliostat import ObjectRef
     from heliostat.data.aliases import RemoteArgs
 
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class Bundle:
     """A block in the object store, or rows ``start`` to ``start + rows`` of it."""
 
-    ref: Any
+    ref: ObjectRef
     rows: int
     size: int
     schema: pa.Schema | None = None
@@ -56,7 +57,7 @@ class Bundle:
 class ReadPart:
     """A part of a source: ``read()`` gives its tables. Rows and bytes are estimates, -1: unknown."""
 
-    read: Callable[[], Iterator[Any]]
+    read: Callable[[], Iterator[pa.Table]]
     rows: int = -1
     size: int = -1
     files: list[str] = field(default_factory=list)
@@ -318,7 +319,7 @@ class Exchange(FromSeveral):
     """
 
     label: str
-    run: Callable[..., Generator[Bundle | None, None, Any]]
+    run: Callable[..., Generator[Bundle | None, None, object]]
     keeps_rows: bool = False
 
     @property

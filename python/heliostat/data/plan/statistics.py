@@ -11,18 +11,22 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
 from heliostat.data.expressions import fields
 from heliostat.data.expressions.expr import AliasExpr, Call, ColumnExpr, Expr, LiteralExpr
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Function, Value
+
+
 Answers = frozenset[bool | None]  # those that a condition may give for a row
 ANY: Answers = frozenset([True, False, None])
 EXACT_MAX = 2**53  # integers up to it are the same number as a float
 
-_MIRRORED: dict[Any, Any] = {
+_MIRRORED: dict[Function, Function] = {
     pc.less: pc.greater,
     pc.less_equal: pc.greater_equal,
     pc.greater: pc.less,
@@ -38,8 +42,8 @@ class Range:
 
     rows: int
     nulls: int | None = None
-    least: Any = None
-    most: Any = None
+    least: Value = None
+    most: Value = None
 
     @property
     def is_bounded(self) -> bool:
@@ -107,7 +111,9 @@ def _of_nulls(found: Range, wanted: bool) -> Answers:
     return frozenset(a for a, there in ((wanted, some_null), (not wanted, some_there)) if there)
 
 
-def _of_comparison(function: Any, left: Expr, right: Expr, ranges: Mapping[str, Range]) -> Answers:
+def _of_comparison(
+    function: Function, left: Expr, right: Expr, ranges: Mapping[str, Range]
+) -> Answers:
     if isinstance(left, LiteralExpr):
         left, right, function = right, left, _MIRRORED[function]
     if (
@@ -119,7 +125,7 @@ def _of_comparison(function: Any, left: Expr, right: Expr, ranges: Mapping[str, 
     return _compared(function, ranges[left.name], right.value)
 
 
-def _compared(function: Any, found: Range, value: Any) -> Answers:
+def _compared(function: Function, found: Range, value: Value) -> Answers:
     """Return the values that a comparison of the column with a constant may have."""
     if value is None:
         # `is_in` finds a missing value, a comparison gives none: that one is right for neither.
@@ -147,7 +153,7 @@ def _compared(function: Any, found: Range, value: Any) -> Answers:
     return frozenset([*([True] if true else []), *([False] if false else []), *unknown])
 
 
-def _comparable(found: Range, value: Any) -> bool:
+def _comparable(found: Range, value: Value) -> bool:
     """Whether Python compares the constant with the bounds as pyarrow does."""
     kinds = {type(found.least), type(found.most), type(value)}
     if kinds == {int, float}:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Value
+
+
+T = TypeVar("T")
 
 _index = 0
 _execution = 0
-_kept: dict[Any, Any] = {}
+_kept: dict[object, Value] = {}
 _files: list[str] = []
 _left_out: dict[str, None] = {}
 
@@ -31,11 +37,12 @@ def execution() -> int:
     return _execution
 
 
-def kept(key: object, make: Callable[[], object]) -> Any:
+def kept(key: object, make: Callable[[], T]) -> T:
     """Return the result of ``make`` when this task first asked for ``key``."""
     if key not in _kept:
         _kept[key] = make()
-    return _kept[key]
+    found: T = _kept[key]
+    return found
 
 
 def leave_out(names: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,10 @@ from heliostat.data.exceptions import user_error
 from heliostat.data.expressions.expr import Expr, UnnestExpr
 from heliostat.data.plan import task
 from heliostat.data.plan.udf import Opened, Udf
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Batch, Row, Value
+
 
 Tables = Iterator[pa.Table]
 Names = frozenset[str] | None  # of columns; None: all that there are
@@ -81,7 +85,7 @@ class MapRows(_OfUdf):
             return block.tables_of_dicts(self._results(tables, fn))
         return self._tables(tables, fn)
 
-    def _results(self, tables: Tables, fn: Opened) -> Iterator[list[Any]]:
+    def _results(self, tables: Tables, fn: Opened) -> Iterator[list[Value]]:
         done = 0
         for results in _results_of_rows(tables, fn):
             yield _checked_dicts(results, fn, done)
@@ -92,7 +96,7 @@ class MapRows(_OfUdf):
         their values, a list for each key.
         """
         done = 0
-        rows: list[Any] = []
+        rows: list[Row] = []
         filled = block.Filled(())
         for table in tables:
             for names, columns, count in block.columns_at_once(table):
@@ -128,7 +132,7 @@ class FlatMapRows(_OfUdf):
         """Call the function for each row and take apart what it returns."""
         return block.tables_of_dicts(self._results(tables, fn))
 
-    def _results(self, tables: Tables, fn: Opened) -> Iterator[list[Any]]:
+    def _results(self, tables: Tables, fn: Opened) -> Iterator[list[Value]]:
         done = 0
         for results in _results_of_rows(tables, fn):
             lists = set(map(type, results)) == {list}
@@ -147,7 +151,9 @@ class FlatMapRows(_OfUdf):
             done += len(results)
             yield rows
 
-    def _checked(self, results: list[object], fn: Opened, done: int) -> Iterator[Any]:
+    def _checked(
+        self, results: list[object], fn: Opened, done: int
+    ) -> Iterator[Mapping[str, Value]]:
         for number, result in enumerate(results, done):
             fn.at = (number, 1)  # of a generator, which runs now
             if isinstance(result, Mapping) or not isinstance(result, Iterable):
@@ -236,7 +242,7 @@ class MapBatches(_OfUdf):
 
     def _batches(
         self, tables: Tables, empty: list[object], called: deque[tuple[int, int]], fn: Opened
-    ) -> Iterator[Any]:
+    ) -> Iterator[Batch]:
         done = 0
         whole = _with_rows(tables, empty)
         if isinstance(self.batch_size, int):
@@ -279,7 +285,7 @@ class Project(Transform):
         for table in tables:
             yield block.with_columns(table, self._columns(table)) if _has_any(table) else table
 
-    def _columns(self, table: pa.Table) -> dict[str, Any]:
+    def _columns(self, table: pa.Table) -> dict[str, pa.Array]:
         made: dict[str, object] = {}
         try:
             for name, expr in self.items:
@@ -296,7 +302,7 @@ class Project(Transform):
 class MapTables(Transform):
     """A function of whole tables, used by the library itself."""
 
-    function: Callable[[Any], object]
+    function: Callable[[pa.Table], object]
     name: str = "Project"
     is_by_row = True
 
@@ -385,14 +391,14 @@ def _of_bytes(tables: Tables, size: int) -> Tables:
             yield table.slice(at, rows)
 
 
-def own_batch(batch: Any) -> Any:
+def own_batch(batch: Batch) -> Batch:
     """A batch whose arrays may be written to."""
     if isinstance(batch, dict):
         return {name: np.array(values) for name, values in batch.items()}
     return batch.copy() if hasattr(batch, "iloc") else batch
 
 
-def _checked_dicts(results: list[Any], fn: Opened, done: int) -> list[Any]:
+def _checked_dicts(results: list[Value], fn: Opened, done: int) -> list[Row]:
     """The results of a function of `map`, of which ``done`` were before these."""
     if not block.are_dicts(results):
         wrong = [isinstance(r, Mapping) for r in results].index(False)
@@ -403,14 +409,14 @@ def _checked_dicts(results: list[Any], fn: Opened, done: int) -> list[Any]:
     return results
 
 
-def _numbered(tables: Iterable[pa.Table], fn: Opened) -> Iterator[Any]:
+def _numbered(tables: Iterable[pa.Table], fn: Opened) -> Iterator[Row]:
     """The rows, each of which says its number before the call with it."""
     for number, row in enumerate(chain.from_iterable(map(block.rows, tables))):
         fn.at = (number, 1)
         yield row
 
 
-def _results_of_rows(tables: Iterable[pa.Table], fn: Opened) -> Iterator[list[Any]]:
+def _results_of_rows(tables: Iterable[pa.Table], fn: Opened) -> Iterator[list[Value]]:
     """Yield the results of the function for each row, some thousand rows at a time."""
     if fn.is_async:  # calls overlap across tables, which may be of a single row
         yield from ([result] for _, result in fn.each(_numbered(tables, fn)))

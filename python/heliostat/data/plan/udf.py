@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from operator import length_hint
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from heliostat.data import frames, missing
 from heliostat.data.exceptions import user_error
@@ -17,7 +17,9 @@ from heliostat.data.plan import task
 if TYPE_CHECKING:
     import asyncio
 
-    from heliostat.data.aliases import Function
+    from heliostat.data.aliases import Function, Value
+
+T = TypeVar("T")
 
 ASYNC_CALLS_MAX = 16  # calls of one async function that run at the same time
 
@@ -71,7 +73,7 @@ def _filling_loop(names: tuple[str, ...], made: tuple[str, ...], is_bare: bool) 
 FETCHING = 6  # the line of such a loop that looks the keys up
 
 
-def _other_keys(error: KeyError) -> tuple[Any] | None:
+def _other_keys(error: KeyError) -> tuple[Value] | None:
     """The result whose keys such a loop did not find; None: the error is the function's."""
     place = error.__traceback__.tb_next if error.__traceback__ is not None else None
     if place is None or place.tb_next is not None or place.tb_lineno != FETCHING:
@@ -84,10 +86,10 @@ class Udf:
     """A function, or a class of which each actor makes one instance."""
 
     fn: Function
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    constructor_args: tuple[Any, ...] = ()
-    constructor_kwargs: dict[str, Any] = field(default_factory=dict)
+    args: tuple[object, ...] = ()
+    kwargs: dict[str, object] = field(default_factory=dict)
+    constructor_args: tuple[object, ...] = ()
+    constructor_kwargs: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not callable(self.fn):
@@ -132,7 +134,7 @@ class Opened:
             )
         except Exception as error:
             raise user_error(error, f"{udf.name}.__init__", "its arguments") from error
-        body: Any = self._call if inspect.isroutine(self._call) else type(self._call).__call__
+        body: object = self._call if inspect.isroutine(self._call) else type(self._call).__call__
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
 
     @property
@@ -145,13 +147,13 @@ class Opened:
         self.at, self._done = None, 0
 
     def _error(
-        self, error: Exception, at: task.Place, given: Any, *, shown: bool = False
+        self, error: Exception, at: task.Place, given: object, *, shown: bool = False
     ) -> Exception:
         place = task.place(at, given if shown else None)
         hint = missing.hint(error, given) or frames.hint(error, given)
         return user_error(error, self.name, place, hint)
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: Value) -> Value:
         begun = time.perf_counter()
         try:
             result = self._call(value, *self._udf.args, **self._udf.kwargs)
@@ -161,7 +163,7 @@ class Opened:
             self.seconds += time.perf_counter() - begun
         return self.items(result)
 
-    def _drained(self, results: Iterator[Any]) -> Iterator[Any]:
+    def _drained(self, results: Iterator[T]) -> Iterator[T]:
         while True:
             begun = time.perf_counter()
             try:
@@ -174,7 +176,7 @@ class Opened:
                 self.seconds += time.perf_counter() - begun
             yield item
 
-    def all(self, names: tuple[str, ...], columns: list[list[Any]], rows: int) -> list[object]:
+    def all(self, names: tuple[str, ...], columns: list[list[Value]], rows: int) -> list[object]:
         """The result for each row of some columns, of a function that is not async.
 
         A row is made when the function is called with it, and is gone when the next one is made: thousands
@@ -197,10 +199,10 @@ class Opened:
     def fill(
         self,
         names: tuple[str, ...],
-        columns: list[list[Any]],
+        columns: list[list[Value]],
         rows: int,
         made: tuple[str, ...],
-        out: list[list[Any]],
+        out: list[list[Value]],
     ) -> list[object]:
         """Append what the results for some rows have of the keys ``made`` to the lists ``out``.
 
@@ -211,7 +213,7 @@ class Opened:
         begun = time.perf_counter()
         try:
             loop = _filling_loop(names, made, not (args or kwargs))
-            other: tuple[Any] | None = loop(self._call, left, columns[1:], args, kwargs, out)
+            other: tuple[Value] | None = loop(self._call, left, columns[1:], args, kwargs, out)
         except Exception as error:
             other = _other_keys(error) if isinstance(error, KeyError) else None
             if other is None:
@@ -225,16 +227,16 @@ class Opened:
         return [*other, *self.all(names, [column[done:] for column in columns], rows - done)]
 
     def _failed(
-        self, error: Exception, names: tuple[str, ...], columns: list[list[Any]], failed: int
+        self, error: Exception, names: tuple[str, ...], columns: list[list[Value]], failed: int
     ) -> Exception:
         row = {name: column[failed] for name, column in zip(names, columns, strict=True)}
         return self._error(error, (self._done + failed, 1), row, shown=True)
 
-    def items(self, result: Any) -> Any:
+    def items(self, result: Value) -> Value:
         """A result that is several values: those of a generator are made, and timed, as they come."""
         return self._drained(result) if inspect.isgenerator(result) else result
 
-    def each(self, values: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
+    def each(self, values: Iterator[T]) -> Iterator[tuple[T, Value]]:
         """(value, result) for each value; async functions run for several values at a time."""
         if not self.is_async:
             for value in values:
@@ -249,9 +251,9 @@ class Opened:
             loop.close()
 
     def _overlapped(
-        self, loop: asyncio.AbstractEventLoop, values: Iterator[Any]
-    ) -> Iterator[tuple[Any, Any]]:
-        running: list[tuple[Any, asyncio.Task[Any]]] = []
+        self, loop: asyncio.AbstractEventLoop, values: Iterator[T]
+    ) -> Iterator[tuple[T, Value]]:
+        running: list[tuple[T, asyncio.Task[Value]]] = []
         for value in values:
             running.append((value, loop.create_task(self._one(value, self.at))))
             if len(running) >= ASYNC_CALLS_MAX:
@@ -260,7 +262,7 @@ class Opened:
         for value, task in running:
             yield value, loop.run_until_complete(task)
 
-    async def _one(self, value: Any, at: task.Place) -> Any:
+    async def _one(self, value: Value, at: task.Place) -> Value:
         try:
             result = self._call(value, *self._udf.args, **self._udf.kwargs)
             if isinstance(result, AsyncIterator):

@@ -6,7 +6,7 @@ import abc
 import enum
 import pickle
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.data import block, frames
@@ -14,6 +14,7 @@ from heliostat.data import block, frames
 if TYPE_CHECKING:
     import pandas as pd
 
+    from heliostat.data.aliases import Batch, Value
     from heliostat.data.dataset import Dataset
 
 
@@ -55,7 +56,7 @@ class Preprocessor(abc.ABC):
     _is_fittable = True
 
     def __init__(self) -> None:
-        self.stats_: dict[str, Any] = {}
+        self.stats_: dict[str, Value] = {}
         self._fitted = False
 
     def fit(self, ds: Dataset) -> Preprocessor:
@@ -135,7 +136,7 @@ class Preprocessor(abc.ABC):
             udf_modifying_row_count=False,
         )
 
-    def transform_batch(self, data: Any) -> Any:
+    def transform_batch(self, data: Batch) -> Batch:
         """Return a batch changed: a DataFrame, a table, or a dict of arrays.
 
         Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,30 +16,31 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from heliostat.data.aliases import Value
     from heliostat.data.dataset import Dataset
 
 
-class ValueCounts(AggregateFnV2[Any, Any]):
+class ValueCounts(AggregateFnV2[Counter["Value"], Counter["Value"]]):
     """How often each value of a column occurs; the elements of lists count one by one."""
 
     def __init__(self, on: str) -> None:
         super().__init__(f"counts({on})", Counter, on=on, ignore_nulls=True)
 
-    def aggregate_block(self, block: pa.Table) -> Any:
+    def aggregate_block(self, block: pa.Table) -> Counter[Value]:
         """Return the block's counts."""
-        found: Counter[Any] = Counter()
+        found: Counter[Value] = Counter()
         for value in block.column(self.on).to_pylist():
             found.update(value if isinstance(value, list) else (value,))
         return found
 
-    def combine(self, current_accumulator: Any, new: Any) -> Any:
+    def combine(self, current_accumulator: Counter[Value], new: Counter[Value]) -> Counter[Value]:
         """Return the sums."""
         return current_accumulator + new
 
 
 def learned(
     ds: Dataset, columns: list[str], most: dict[str, int] | None = None, *, complete: bool = True
-) -> dict[str, Any]:
+) -> dict[str, dict[Value, int]]:
     """The categories of columns and their numbers, in order; only the ``most`` common ones.
 
     Raises:
@@ -165,7 +166,7 @@ class MultiHotEncoder(OneHotEncoder):
     def _column(self, name: str, values: pd.Series) -> pd.Series:
         numbers = self.stats_[f"unique_values({name})"]
 
-        def encoded(items: Any) -> list[int]:
+        def encoded(items: Value) -> list[int]:
             row = [0] * len(numbers)
             for item in items if _is_list(items) else (items,):
                 if item in numbers:

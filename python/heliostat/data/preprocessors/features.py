@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from heliostat.data.preprocessors.base import OfColumns, Preprocessor
 
 if TYPE_CHECKING:
     import pandas as pd
+    import torch
 
     from heliostat.data.dataset import Dataset
 
@@ -102,7 +103,7 @@ class CountVectorizer(Tokenizer):
         tokens = Tokenizer(self.columns, self.tokenization_fn).transform(ds)
         counts = tokens.aggregate(*(ValueCounts(c) for c in self.columns))
         for column in self.columns:
-            found: Any = Counter(counts[f"counts({column})"] or {})
+            found: Counter[str] = Counter(counts[f"counts({column})"] or {})
             kept = Counter(dict(found.most_common(self.max_features)))
             self.stats_[f"token_counts({column})"] = kept
 
@@ -213,7 +214,7 @@ class Concatenator(Preprocessor):
         self,
         columns: list[str],
         output_column_name: str = "concat_out",
-        dtype: Any = None,
+        dtype: np.dtype | None = None,
         raise_if_missing: bool = False,
         flatten: bool = False,
     ) -> None:
@@ -275,19 +276,19 @@ class CustomKBinsDiscretizer(OfColumns):
     def __init__(
         self,
         columns: list[str],
-        bins: Any,
+        bins: Sequence[float] | dict[str, Sequence[float]],
         *,
         right: bool = True,
         include_lowest: bool = False,
         duplicates: str = "raise",
-        dtypes: dict[str, Any] | None = None,
+        dtypes: dict[str, pd.CategoricalDtype | type] | None = None,
         output_columns: list[str] | None = None,
     ) -> None:
         super().__init__(columns, output_columns)
         self.bins, self.right, self.include_lowest = bins, right, include_lowest
         self.duplicates, self.dtypes = duplicates, dtypes
 
-    def _edges(self, name: str) -> Any:
+    def _edges(self, name: str) -> Sequence[float]:
         return self.bins[name] if isinstance(self.bins, dict) else self.bins
 
     def _column(self, name: str, values: object) -> pd.Series:
@@ -330,11 +331,12 @@ class UniformKBinsDiscretizer(CustomKBinsDiscretizer):
                 raise ValueError(f"`bins` of {column!r} must be a positive integer, got {count!r}.")
             self.stats_[column] = _uniform(low, high, count, self.right)
 
-    def _edges(self, name: str) -> Any:
-        return self.stats_[name]
+    def _edges(self, name: str) -> Sequence[float]:
+        found: Sequence[float] = self.stats_[name]
+        return found
 
 
-def _uniform(low: float, high: float, count: int, right: bool) -> Any:
+def _uniform(low: float, high: float, count: int, right: bool) -> np.ndarray:
     """Edges whose outermost bin is a little wider, so that it holds the value at its open end."""
     if low == high:
         pad = 0.001 * abs(low) if low else 0.001
@@ -370,7 +372,7 @@ class TorchVisionPreprocessor(Preprocessor):
     def __init__(
         self,
         columns: list[str],
-        transform: Callable[[Any], Any],
+        transform: Callable[[torch.Tensor], torch.Tensor],
         output_columns: list[str] | None = None,
         batched: bool = False,
     ) -> None:
@@ -390,5 +392,5 @@ class TorchVisionPreprocessor(Preprocessor):
         return np.asarray(made.detach().cpu()) if hasattr(made, "detach") else np.asarray(made)
 
 
-def _rows(values: Iterable[object]) -> Iterable[Any]:
+def _rows(values: Iterable[object]) -> Iterable[np.ndarray]:
     return (np.asarray(value) for value in values)

@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
@@ -16,6 +16,7 @@ from heliostat.data.sinks.datasink import WRITE_ID, Datasink, TaskContext
 from heliostat.data.sources.bigquery import exceptions, package
 
 if TYPE_CHECKING:
+    import google
     import pyarrow as pa
 
 
@@ -90,7 +91,7 @@ class BigQuerySink(Datasink[None]):
                 )
                 time.sleep(random.random() * min(2.0**attempt, PAUSE_S_MAX))
 
-    def _run(self, client: Any, data: bytes, name: str) -> None:
+    def _run(self, client: google.cloud.bigquery.Client, data: bytes, name: str) -> None:
         bigquery = package("bigquery")
         options = bigquery.LoadJobConfig(autodetect=True)
         options.source_format = bigquery.SourceFormat.PARQUET

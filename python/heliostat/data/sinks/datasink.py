@@ -13,6 +13,8 @@ from heliostat.data.plan import task
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from heliostat.data.aliases import Value
+
 
 @dataclass
 class TaskContext:
@@ -20,7 +22,7 @@ class TaskContext:
 
     task_idx: int
     op_name: str = "Write"
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    kwargs: dict[str, Value] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,7 +48,7 @@ class WriteResult:
 
     num_rows: int
     size_bytes: int
-    write_returns: list[Any]
+    write_returns: list[Value]
 
     @classmethod
     def combine(cls, *several: WriteResult) -> WriteResult:
@@ -90,7 +92,7 @@ class Datasink(Generic[T]):
             schema: The ``pyarrow.Schema`` of what is written; ``None``: it is not known.
         """
 
-    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> Any:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> T:
         """Called in each task with its blocks. To be implemented.
 
         Args:
@@ -170,7 +172,7 @@ class DummyOutputDatasink(Datasink[None]):
 class Writing:
     """Runs a sink over the tables of a task; gives a table with what came of it."""
 
-    sink: Datasink[Any]
+    sink: Datasink[Value]
     write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

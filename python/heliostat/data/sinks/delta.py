@@ -13,7 +13,7 @@ import time
 import urllib.parse
 import uuid
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as pds
@@ -24,10 +24,19 @@ from heliostat.data import block, frames, missing
 from heliostat.data.sinks.datasink import Datasink, TaskContext, WriteResult
 from heliostat.data.sinks.files import SaveMode
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import deltalake
+
+
 NULL = "__HIVE_DEFAULT_PARTITION__"  # a missing value in the name of a folder
 
 
-class DeltaSink(Datasink[Any]):
+Written = tuple[pa.Schema, list[tuple[str, int, int]]]  # with each file's path, bytes and rows
+
+
+class DeltaSink(Datasink[Written]):
     """Writes files into the table's folder, and commits them to its log at the end."""
 
     is_transaction = True  # nothing is written before all of it is
@@ -50,7 +59,7 @@ class DeltaSink(Datasink[Any]):
         """Return what plans call it."""
         return "Delta"
 
-    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> Any:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> Written:
         """Write the files of a task; what a commit needs to know of each."""
         package = required("deltalake.fs", "Delta tables")
         if "://" not in self._path:
@@ -122,11 +131,13 @@ class DeltaSink(Datasink[Any]):
         self._partition_by = there
         return True
 
-    def _widened(self, deltalake: object, table: Any, given: list[object]) -> Any:
+    def _widened(
+        self, package: ModuleType, table: deltalake.DeltaTable, given: list[object]
+    ) -> deltalake.Schema:
         """The table's schema, with the columns that the rows have besides."""
         if not given:
             return table.schema()
-        schema = _delta_schema(deltalake, pa.unify_schemas(given, promote_options="permissive"))
+        schema = _delta_schema(package, pa.unify_schemas(given, promote_options="permissive"))
         there = {field.name for field in table.schema().fields}
         more = [field for field in schema.fields if field.name not in there]
         if more and self._schema_mode != "merge":
@@ -163,11 +174,13 @@ def _storable(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(fields))
 
 
-def _delta_schema(deltalake: Any, schema: pa.Schema) -> Any:
-    return deltalake.Schema.from_arrow(schema)
+def _delta_schema(package: ModuleType, schema: pa.Schema) -> deltalake.Schema:
+    return package.Schema.from_arrow(schema)
 
 
-def _action(transaction: Any, path: str, size: int, rows: int) -> Any:
+def _action(
+    transaction: ModuleType, path: str, size: int, rows: int
+) -> deltalake.transaction.AddAction:
     """Return the log's entry for a file: its partition is in the names of its folders."""
     folders = [part.partition("=") for part in path.lstrip("/").split("/")[:-1]]
     values = {

@@ -45,7 +45,7 @@ class _FileDatasink(Datasink[None]):
         *,
         filesystem: pa.fs.FileSystem | None = None,
         try_create_dir: bool = True,
-        open_stream_args: dict[str, Any] | None = None,
+        open_stream_args: dict[str, object] | None = None,
         filename_provider: FilenameProvider | None = None,
         dataset_uuid: str | None = None,
         file_format: str | None = None,
@@ -58,7 +58,7 @@ class _FileDatasink(Datasink[None]):
         self.dataset_uuid, self.file_format = dataset_uuid, file_format
         self._skips = False
 
-    def open_output_stream(self, path: str) -> Any:
+    def open_output_stream(self, path: str) -> pa.NativeFile:
         """Return what a file is written to.
 
         Args:
@@ -101,7 +101,7 @@ class _FileDatasink(Datasink[None]):
         return self.filename_provider.get_filename_for_task(ctx.kwargs[WRITE_ID], ctx.task_idx)
 
 
-def _joined(several: Iterable[Any]) -> pa.Table:
+def _joined(several: Iterable[pa.Table]) -> pa.Table:
     return blocks.concat(list(several))
 
 
@@ -122,7 +122,7 @@ class RowBasedFileDatasink(_FileDatasink):
         2
     """
 
-    def write_row_to_file(self, row: Row, file: Any) -> None:
+    def write_row_to_file(self, row: Row, file: pa.NativeFile) -> None:
         """Write a row to an open file. To be implemented.
 
         Args:
@@ -178,7 +178,7 @@ class BlockBasedFileDatasink(_FileDatasink):
         super().__init__(path, **file_datasink_kwargs)
         self._min_rows_per_file = min_rows_per_file
 
-    def write_block_to_file(self, block: BlockAccessor, file: Any) -> None:
+    def write_block_to_file(self, block: BlockAccessor, file: pa.NativeFile) -> None:
         """Write a block to an open file. To be implemented.
 
         Args:

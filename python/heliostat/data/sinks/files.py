@@ -10,7 +10,7 @@ import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,12 @@ from heliostat.data.plan import task
 from heliostat.data.retries import retried
 from heliostat.data.sources.files import resolve
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Row
+
+
 SAMPLE_ROWS = 4096  # of a table, by which its columns are judged
+OptionsFn = Callable[[], dict[str, object]]  # gives options of a format's writer in the task
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Hive calls the folder of missing values
 
 
@@ -129,8 +134,8 @@ class Sink:
     path: str
     filesystem: pa.fs.FileSystem
     ending: str
-    encode: Callable[[Any], object]  # bytes, or a buffer
-    by_row: Callable[[dict[str, Any]], bytes] | None = None  # each row is a file
+    encode: Callable[[pa.Table], object]  # bytes, or a buffer
+    by_row: Callable[[Row], bytes] | None = None  # each row is a file
     partition_cols: list[str] = field(default_factory=list)
     max_rows: int | None = None
     names: FilenameProvider | None = None
@@ -200,7 +205,7 @@ class Sink:
         retried(write, "a write")
 
 
-def _partitions(table: pa.Table, names: list[str]) -> Iterator[tuple[str, Any]]:
+def _partitions(table: pa.Table, names: list[str]) -> Iterator[tuple[str, pa.Table]]:
     """(folder, rows) for each combination of values of the partition columns."""
     if not names:
         yield "", table
@@ -224,7 +229,7 @@ def _in_path(value: object) -> str:
 
 def prepare(
     path: str, filesystem: pa.fs.FileSystem, mode: object, create: bool
-) -> tuple[str, Any] | None:
+) -> tuple[str, pa.fs.FileSystem] | None:
     """(path, filesystem) of the folder to write to; None: nothing is to be written.
 
     Raises:
@@ -259,7 +264,7 @@ class ParquetBytes:
     """A table as a Parquet file."""
 
     options: dict[str, object]
-    options_fn: Callable[[], dict[str, Any]] | None = None
+    options_fn: OptionsFn | None = None
     partition_cols: list[str] = field(default_factory=list)
 
     def __call__(self, table: pa.Table) -> pa.Buffer:
@@ -316,7 +321,7 @@ class CsvBytes:
     """A table as a CSV file."""
 
     options: dict[str, object]
-    options_fn: Callable[[], dict[str, Any]] | None = None
+    options_fn: OptionsFn | None = None
 
     def __call__(self, table: pa.Table) -> bytes:
         """Encode."""
@@ -333,7 +338,7 @@ class OrcBytes:
     """A table as an ORC file."""
 
     options: dict[str, object]
-    options_fn: Callable[[], dict[str, Any]] | None = None
+    options_fn: OptionsFn | None = None
 
     def __call__(self, table: pa.Table) -> bytes:
         """Encode."""
@@ -353,7 +358,7 @@ class JsonBytes:
     """A table as lines of JSON, by pandas."""
 
     options: dict[str, object]
-    options_fn: Callable[[], dict[str, Any]] | None = None
+    options_fn: OptionsFn | None = None
 
     def __call__(self, table: pa.Table) -> bytes:
         """Encode."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,8 +14,16 @@ from heliostat.data.iceberg import iceberg_table
 from heliostat.data.sinks.datasink import Datasink, TaskContext, WriteResult
 from heliostat.data.sinks.files import SaveMode
 
+if TYPE_CHECKING:
+    import pyiceberg
 
-class IcebergSink(Datasink[Any]):
+
+Written = tuple[
+    "pa.Table | None", list["pyiceberg.manifest.DataFile"]
+]  # with the keys of an upsert
+
+
+class IcebergSink(Datasink[Written]):
     """Writes data files, and commits them at the end.
 
     Args:
@@ -30,20 +38,20 @@ class IcebergSink(Datasink[Any]):
     def __init__(
         self,
         table_identifier: str,
-        catalog_kwargs: dict[str, Any] | None,
-        rows: Any,
+        catalog_kwargs: dict[str, object] | None,
+        rows: pa.Schema,
         mode: SaveMode,
-        replaced: Any,
+        replaced: str | pyiceberg.expressions.BooleanExpression | None,
         keys: list[str],
-        options: dict[str, Any],
+        options: dict[str, object],
         snapshot_properties: dict[str, str] | None,
     ) -> None:
         self._identifier, self._catalog_kwargs = table_identifier, catalog_kwargs
         self._rows, self._mode, self._replaced = rows, mode, replaced
         self._keys, self._options = keys, options
         self._properties = dict(snapshot_properties or {})
-        self._metadata: Any = None
-        self._io: Any = None
+        self._metadata: pyiceberg.table.metadata.TableMetadata = None
+        self._io: pyiceberg.io.FileIO = None
 
     def get_name(self) -> str:
         """Return what plans call it."""
@@ -58,7 +66,7 @@ class IcebergSink(Datasink[Any]):
                 update.union_by_name(_plain(self._rows))
         self._metadata, self._io = table.metadata, table.io
 
-    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> Any:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> Written:
         """Write the files of a task."""
         arrow = required("pyiceberg.io.pyarrow", "Iceberg tables")
         table = frames.without_marks(block.concat(list(blocks)))
@@ -77,7 +85,7 @@ class IcebergSink(Datasink[Any]):
         """Commit."""
         returned = write_result.write_returns
         table = iceberg_table(self._identifier, self._catalog_kwargs)
-        about: dict[str, Any] = {"snapshot_properties": self._properties}
+        about: dict[str, object] = {"snapshot_properties": self._properties}
         branch = {"branch": self._options["branch"]} if "branch" in self._options else {}
         with table.transaction() as transaction:
             gone = self._gone([keys for keys, _ in returned if keys is not None])
@@ -89,7 +97,7 @@ class IcebergSink(Datasink[Any]):
                         for file in files:
                             appended.append_data_file(file)
 
-    def _gone(self, keys: list[Any]) -> Any:
+    def _gone(self, keys: list[pa.Table]) -> str | pyiceberg.expressions.BooleanExpression | None:
         """Return the condition on the rows of the table that go; None: none do."""
         if self._mode is SaveMode.OVERWRITE:
             expressions = required("pyiceberg.expressions", "Iceberg tables")

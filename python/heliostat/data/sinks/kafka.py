@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from heliostat.data.sinks.datasink import Datasink, TaskContext
 from heliostat.data.sources.kafka import WHO, configured
 
 if TYPE_CHECKING:
+    import confluent_kafka
     import pyarrow as pa
 
 
@@ -51,7 +52,7 @@ def form(name: str, given: object) -> Form:
         ) from None
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """Return a value that JSON does not know as one that it knows."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
@@ -104,7 +105,7 @@ class KafkaSink(Datasink[dict[str, int]]):
             for table in blocks:
                 for row in block.rows(table):
                     key = None if self._key is None else row.get(self._key)
-                    message = {
+                    message: dict[str, object] = {
                         "value": self._value_form(row),
                         "key": None if key is None else self._key_form(key),
                         "on_delivery": delivered,
@@ -130,7 +131,7 @@ class KafkaSink(Datasink[dict[str, int]]):
             )
         return {"total_records": sent, "failed_messages": 0}
 
-    def _send(self, producer: Any, message: dict[str, Any]) -> None:
+    def _send(self, producer: confluent_kafka.Producer, message: dict[str, object]) -> None:
         try:
             producer.produce(self._topic, **message)
         except BufferError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,8 +12,10 @@ from heliostat.data import block, frames
 from heliostat.data.sinks.datasink import Datasink, TaskContext, WriteResult
 from heliostat.data.sinks.files import SaveMode
 
+Written = tuple[pa.Schema, list[str]]  # with the fragments, as JSON
 
-class LanceSink(Datasink[Any]):
+
+class LanceSink(Datasink[Written]):
     """Writes fragments, and commits them at the end."""
 
     is_transaction = True  # nothing is written before all of it is
@@ -65,7 +66,7 @@ class LanceSink(Datasink[Any]):
             self._schema = there.schema
         return True
 
-    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> Any:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> Written:
         """Write the fragments of a task."""
         lance = required("lance.fragment", "Lance datasets")
         table = frames.without_marks(block.concat(list(blocks)))

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from heliostat.data.sources.mongo import WHO, collection_of, lost
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pymongo
 
     from heliostat.data.aliases import Row
 
@@ -72,14 +73,14 @@ def _portions(table: pa.Table) -> Iterable[list[Row]]:
         yield [{name: _plain(value) for name, value in row.items()} for row in rows]
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """The value as pymongo stores it."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _insert(there: Any, rows: list[Row], ours: set[Any]) -> None:
+def _insert(there: pymongo.collection.Collection, rows: list[Row], ours: set[object]) -> None:
     """Insert documents, of which some may be there from an earlier attempt.
 
     Args:

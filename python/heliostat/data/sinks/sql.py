@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.data import block
 from heliostat.data.sinks.datasink import Datasink, TaskContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from heliostat.data.sources.sql import Connection
 
 
 ROWS_AT_ONCE = 128
@@ -30,7 +32,7 @@ class SqlSink(Datasink[None]):
     def __init__(
         self,
         sql: str,
-        connect: Callable[[], Any],
+        connect: Callable[[], Connection],
         columns: list[str] | None = None,
         name: str = "SQL",
     ) -> None:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +15,10 @@ import pyarrow.compute as pc
 from heliostat.core.platform.extras import required
 from heliostat.data import block, frames, missing, retries
 from heliostat.data.sinks.datasink import Datasink, TaskContext
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Value
+
 
 WHO = "Namespaces of Turbopuffer"
 API_KEY = "TURBOPUFFER_API_KEY"
@@ -106,7 +110,7 @@ class TurbopufferDatasink(Datasink[None]):
                     )
                     retries.retried(write, f"a write to the namespace {name!r}", passing)
 
-    def _by_namespace(self, table: pa.Table) -> Iterator[tuple[str, Any]]:
+    def _by_namespace(self, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         """(a namespace, its rows)."""
         name = self.namespace_column
         if name is None:
@@ -136,9 +140,9 @@ class TurbopufferDatasink(Datasink[None]):
         return made.filter(pc.is_valid(made.column("id")))
 
 
-def _columns(table: pa.Table) -> dict[str, list[Any]]:
+def _columns(table: pa.Table) -> dict[str, list[Value]]:
     """Plain values by column; ids of 16 bytes are UUIDs."""
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[Value]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type
         rows = [row[name] for row in block.rows(table.select([name]))]

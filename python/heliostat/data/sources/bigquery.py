@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.core.platform.extras import required
 from heliostat.data.block import BlockMetadata
@@ -13,6 +13,8 @@ from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import pyarrow as pa
 
     from heliostat.data.context import DataContext
@@ -64,12 +66,12 @@ def read_bigquery(
     return dataset_of(source, "read_bigquery", options, ("project_id", "dataset", "query"))
 
 
-def package(name: str) -> Any:
+def package(name: str) -> ModuleType:
     """One of Google's packages."""
     return required(f"google.cloud.{name}", WHO, EXTRA)
 
 
-def exceptions() -> Any:
+def exceptions() -> ModuleType:
     """The errors of Google's packages."""
     return required("google.api_core.exceptions", WHO, EXTRA)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from heliostat.data.block import BlockMetadata
-from heliostat.data.catalog import DatabricksUnityCatalog, ReaderFormat
+from heliostat.data.catalog import Answer, DatabricksUnityCatalog, ReaderFormat
 from heliostat.data.databricks import (
     DatabricksCredentialProvider,
     EnvironmentCredentialProvider,
@@ -81,7 +81,7 @@ def read_databricks_tables(
     if query is None and not table:
         raise ValueError("One of 'query' and 'table' arguments should be set.")
     workspace = Workspace(credential_provider or EnvironmentCredentialProvider())
-    statement = {
+    statement: dict[str, object] = {
         "statement": query if query is not None else f"select * from {table}",
         "warehouse_id": warehouse_id,
         "wait_timeout": "0s",
@@ -103,7 +103,7 @@ def read_unity_catalog(
     credential_provider: DatabricksCredentialProvider | None = None,
     data_format: str | None = None,
     region: str | None = None,
-    reader_kwargs: dict[str, Any] | None = None,
+    reader_kwargs: dict[str, object] | None = None,
 ) -> Dataset:
     """Deprecated: pass ``catalog=ray.data.DatabricksUnityCatalog(...)`` to a reader.
 
@@ -161,7 +161,7 @@ def read_unity_catalog(
 @dataclass(frozen=True)
 class _Statement(Datasource):
     workspace: Workspace
-    statement: dict[str, Any]
+    statement: dict[str, object]
 
     def get_name(self) -> str:
         return "DatabricksUC"
@@ -194,14 +194,14 @@ class _Statement(Datasource):
             tasks.append(ReadTask(read, about, None, per_task_row_limit))
         return tasks
 
-    def _run(self) -> dict[str, Any]:
+    def _run(self) -> Answer:
         """Run the query and return Databricks' answer.
 
         Raises:
             RuntimeError: It failed.
         """
         ask = self.workspace.ask
-        said: dict[str, Any] = ask("POST", STATEMENTS, self.statement)
+        said: Answer = ask("POST", STATEMENTS, self.statement)
         place = f"{STATEMENTS}/{said['statement_id']}"
         pause = ASKED_S[0]
         try:

@@ -18,7 +18,7 @@ from heliostat.data.sources.memory import read_count
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from heliostat.data.aliases import RemoteArgs
+    from heliostat.data.aliases import Batch, RemoteArgs
     from heliostat.data.context import DataContext
 
 
@@ -44,7 +44,7 @@ class ReadTask:
 
     def __init__(
         self,
-        read_fn: Callable[[], Iterable[Any]],
+        read_fn: Callable[[], Iterable[Batch]],
         metadata: BlockMetadata,
         schema: pa.Schema | None = None,
         per_task_row_limit: int | None = None,
@@ -171,7 +171,7 @@ class Datasource:
 
     # --- the older way ---
 
-    def prepare_read(self, parallelism: int, **read_args: Any) -> list[ReadTask]:
+    def prepare_read(self, parallelism: int, **read_args: object) -> list[ReadTask]:
         """Return the tasks. Deprecated: implement :meth:`get_read_tasks`. Used where that is not implemented.
 
         Args:
@@ -183,7 +183,7 @@ class Datasource:
         """
         raise NotImplementedError
 
-    def create_reader(self, **read_args: Any) -> Reader:
+    def create_reader(self, **read_args: object) -> Reader:
         """Return a reader. Deprecated: implement :meth:`get_read_tasks`. Used where that is not implemented.
 
         Args:
@@ -228,7 +228,7 @@ class Reader:
 
 
 class _PreparedReader(Reader):
-    def __init__(self, datasource: Datasource, read_args: dict[str, Any]) -> None:
+    def __init__(self, datasource: Datasource, read_args: dict[str, object]) -> None:
         self._datasource, self._read_args = datasource, read_args
 
     def estimate_inmemory_data_size(self) -> int | None:

@@ -21,6 +21,9 @@ from heliostat.data.sources.memory import spans
 from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
+    import deltalake
+
+    from heliostat.data.catalog import Catalog
     from heliostat.data.context import DataContext
 
 
@@ -37,7 +40,7 @@ def read_delta(
     *,
     storage_options: Storage = None,
     filesystem: pa.fs.FileSystem | None = None,
-    catalog: Any = None,
+    catalog: Catalog | None = None,
     columns: list[str] | None = None,
     include_paths: bool = False,
     shuffle: str | None = None,
@@ -91,12 +94,12 @@ def read_delta(
     return dataset_of(source, "read_delta", options, (*known, "include_paths"))
 
 
-def _table(path: str, version: int | None, storage_options: Storage) -> Any:
+def _table(path: str, version: int | None, storage_options: Storage) -> deltalake.DeltaTable:
     deltalake = required("deltalake", "Delta tables")
     return deltalake.DeltaTable(path, version=version, storage_options=storage_options)
 
 
-def _dataset(table: Any, filesystem: pa.fs.FileSystem) -> Any:
+def _dataset(table: deltalake.DeltaTable, filesystem: pa.fs.FileSystem) -> pa.dataset.Dataset:
     return table.to_pyarrow_dataset(filesystem=filesystem)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import pyarrow as pa
 
 
-def merged(files: Iterable[tuple[str, Any]]) -> pa.Schema | None:
+def merged(files: Iterable[tuple[str, pa.Schema]]) -> pa.Schema | None:
     """One schema for files, each (path, schema); None where all have the same, or ours alone differ.
 
     Raises:
@@ -17,7 +16,7 @@ def merged(files: Iterable[tuple[str, Any]]) -> pa.Schema | None:
     several = list(files)
     if all(schema.equals(several[0][1]) for _, schema in several):
         return None
-    found: dict[str, tuple[Any, str]] = {}
+    found: dict[str, tuple[pa.DataType, str]] = {}
     for path, schema in several:
         for field in schema:
             kind, before = found.get(field.name, (field.type, path))
@@ -29,7 +28,9 @@ def merged(files: Iterable[tuple[str, Any]]) -> pa.Schema | None:
     return pa.schema([(name, kind) for name, (kind, _) in found.items()])
 
 
-def _common(name: str, kind: pa.DataType, before: str, other: Any, path: str) -> pa.DataType:
+def _common(
+    name: str, kind: pa.DataType, before: str, other: pa.DataType, path: str
+) -> pa.DataType:
     if kind == other:
         return kind
     both = [t.value_type if pa.types.is_dictionary(t) else t for t in (kind, other)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from heliostat.data import block
 from heliostat.data.block import BlockMetadata
@@ -19,7 +19,9 @@ from heliostat.data.sources.streams import opened
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from heliostat.data.aliases import Batch
     from heliostat.data.context import DataContext
+    from heliostat.data.sources.files import FileShuffleConfig
 
 
 class FileBasedDatasource(Datasource):
@@ -65,12 +67,12 @@ class FileBasedDatasource(Datasource):
         *,
         filesystem: pa.fs.FileSystem | None = None,
         schema: pa.Schema | None = None,
-        open_stream_args: dict[str, Any] | None = None,
-        meta_provider: Any = None,
-        partition_filter: Any = None,
+        open_stream_args: dict[str, object] | None = None,
+        meta_provider: object = None,
+        partition_filter: Callable[[list[str]], list[str]] | None = None,
         partitioning: Partitioning | None = None,
         ignore_missing_paths: bool = False,
-        shuffle: Any = None,
+        shuffle: Literal["files"] | FileShuffleConfig | None = None,
         include_paths: bool = False,
         file_extensions: list[str] | None = None,
     ) -> None:
@@ -89,7 +91,7 @@ class FileBasedDatasource(Datasource):
         )
         self._found, self._filesystem = self._source.files()
 
-    def _read_stream(self, f: Any, path: str) -> Iterator[Any]:
+    def _read_stream(self, f: pa.NativeFile, path: str) -> Iterator[Batch]:
         """Yield the blocks of a file, given a stream of its contents.
 
         A block is a ``pyarrow.Table``, a ``pandas.DataFrame`` or a dict of arrays.
@@ -98,7 +100,9 @@ class FileBasedDatasource(Datasource):
             "Subclasses of FileBasedDatasource must implement _read_stream()."
         )
 
-    def _open_input_source(self, filesystem: pa.fs.FileSystem, path: str, **open_args: Any) -> Any:
+    def _open_input_source(
+        self, filesystem: pa.fs.FileSystem, path: str, **open_args: object
+    ) -> pa.NativeFile:
         """Return the stream of a file that :meth:`_read_stream` gets."""
         return opened(filesystem, path, open_args)
 

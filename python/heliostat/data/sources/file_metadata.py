@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from heliostat.data.block import BlockMetadata
 from heliostat.data.sources.files import find
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from heliostat.data.aliases import Value
 
 
 __all__ = [
@@ -38,7 +40,7 @@ class FileMetadataProvider:
         (20, 300)
     """
 
-    def _get_block_metadata(self, paths: list[str], **kwargs: Any) -> BlockMetadata:
+    def _get_block_metadata(self, paths: list[str], **kwargs: Value) -> BlockMetadata:
         """Return what is known of the block that these files make."""
         raise NotImplementedError(f"{type(self).__name__} must implement _get_block_metadata()")
 
@@ -94,7 +96,7 @@ class DefaultFileMetadataProvider(BaseFileMetadataProvider):
         *,
         rows_per_file: int | None = None,
         file_sizes: list[int | None] | None = None,
-        **_: Any,
+        **_: object,
     ) -> BlockMetadata:
         """Return the files' sum.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -18,7 +18,9 @@ from heliostat.data.sources.memory import read_count
 from heliostat.data.sources.partitioning import PathPartitionParser
 
 if TYPE_CHECKING:
-    from heliostat.data.aliases import RemoteArgs
+    from collections.abc import Sequence
+
+    from heliostat.data.aliases import RemoteArgs, Value
 
 
 GROWTH = {"Parquet": 5.0, "Images": 8.0}  # bytes in memory for each byte of a file, about
@@ -28,17 +30,17 @@ GROWTH = {"Parquet": 5.0, "Images": 8.0}  # bytes in memory for each byte of a f
 class Source:
     """The options that all kinds of files share."""
 
-    paths: Any
+    paths: str | list[str]
     filesystem: pa.fs.FileSystem | None = None
     extensions: list[str] | None = None
     ignore_missing: bool = False
     partitions: PathPartitionParser | None = None
-    partition_filter: Any = None
+    partition_filter: Callable[[list[str]], list[str]] | None = None
     include_paths: bool = False
-    shuffle: Any = None
+    shuffle: Literal["files"] | listing.FileShuffleConfig | None = None
     blocks: int | None = None
 
-    def files(self) -> tuple[list[listing.File], Any]:
+    def files(self) -> tuple[list[listing.File], pa.fs.FileSystem]:
         """The files to read, and their filesystem."""
         keep = None
         if self.partition_filter is not None:
@@ -54,13 +56,17 @@ class ReadFiles:
     """Reads some files in a task."""
 
     def __init__(
-        self, source: Source, form: formats.Format, filesystem: pa.fs.FileSystem, parts: list[Any]
+        self,
+        source: Source,
+        form: formats.Format,
+        filesystem: pa.fs.FileSystem,
+        parts: Sequence[Any],
     ) -> None:
         self._source, self._form, self._filesystem = source, form, filesystem
         self._parts = parts  # paths, or what the format knows of parts of files
 
     def __call__(self) -> Iterator[pa.Table]:
-        small: list[Any] = []
+        small: list[pa.Table] = []
         for part in self._parts:
             path = part if isinstance(part, str) else part.path
             for table in readable(self._form.read(self._filesystem, part), path):
@@ -92,7 +98,7 @@ class ReadFiles:
         return table
 
 
-def _agreed(table: pa.Table, name: str, value: Any, path: str) -> pa.Table:
+def _agreed(table: pa.Table, name: str, value: Value, path: str) -> pa.Table:
     """The table of a file that has a column of its folder's name, too.
 
     Raises:

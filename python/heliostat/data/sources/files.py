@@ -9,7 +9,7 @@ import random
 import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
@@ -57,7 +57,9 @@ def as_filesystem(filesystem: pa.fs.FileSystem) -> pa.fs.FileSystem:
     return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
 
 
-def resolve(path: str | os.PathLike[str], filesystem: pa.fs.FileSystem) -> tuple[str, Any]:
+def resolve(
+    path: str | os.PathLike[str], filesystem: pa.fs.FileSystem
+) -> tuple[str, pa.fs.FileSystem]:
     """(path on its filesystem, filesystem) for a path or URI.
 
     Raises:
@@ -89,11 +91,11 @@ def resolve(path: str | os.PathLike[str], filesystem: pa.fs.FileSystem) -> tuple
 
 
 def without(
-    paths: Any,
-    skipped: Any,
+    paths: str | list[str],
+    skipped: str | list[str],
     filesystem: pa.fs.FileSystem,
     keep: Callable[[list[str]], list[str]] | None,
-) -> tuple[Any, Callable[[list[str]], list[str]]]:
+) -> tuple[list[str], Callable[[list[str]], list[str]]]:
     """(the paths without those ``skipped``, a filter of files that leaves them out, too).
 
     Args:
@@ -119,7 +121,7 @@ def find(
     extensions: list[str] | None,
     ignore_missing: bool,
     keep: Callable[[str], bool] | None = None,
-) -> tuple[list[File], Any]:
+) -> tuple[list[File], pa.fs.FileSystem]:
     """All files below the paths, in the order of the paths, and the filesystem they are on.
 
     A path at which there is nothing may be a pattern, as of a shell.
@@ -138,7 +140,7 @@ def find(
         raise ValueError("Must provide at least one path.")
     endings = tuple(f".{e.lower().lstrip('.')}" for e in extensions or ())
     found: list[File] = []
-    used: Any = None
+    used: pa.fs.FileSystem = None
     for given in several:
         path, used = resolve(given, filesystem)
         info = used.get_file_info(path)

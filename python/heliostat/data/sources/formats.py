@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,10 @@ from heliostat.core.platform.extras import required
 from heliostat.data import block, tensors
 from heliostat.data.sources.streams import opened
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Row, Value
+
+
 ROWS_AT_ONCE = 4096  # images, lines and files that make up one table
 
 
@@ -23,7 +27,7 @@ ROWS_AT_ONCE = 4096  # images, lines and files that make up one table
 class Format:
     """Reads one kind of file. ``open_args`` are those of ``FileSystem.open_input_stream``."""
 
-    open_args: dict[str, Any] = field(default_factory=dict)
+    open_args: dict[str, object] = field(default_factory=dict)
 
     def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the tables of a file."""
@@ -33,7 +37,7 @@ class Format:
         """Whether a column that comes from the file's place is wanted."""
         return True
 
-    def of_folder(self, name: str, value: Any) -> pa.Scalar:
+    def of_folder(self, name: str, value: Value) -> pa.Scalar:
         """The value that a folder's name gives to a column, as pyarrow has it."""
         return pa.scalar(value)
 
@@ -42,7 +46,7 @@ class Format:
             data: bytes = stream.read()
         return data
 
-    def _stream(self, filesystem: pa.fs.FileSystem, path: str) -> Any:
+    def _stream(self, filesystem: pa.fs.FileSystem, path: str) -> pa.NativeFile:
         return opened(filesystem, path, self.open_args)
 
 
@@ -50,7 +54,7 @@ class Format:
 class Csv(Format):
     """Comma-separated values, with a line of names."""
 
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
 
     def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the tables of a file, in pieces."""
@@ -77,7 +81,7 @@ class Json(Format):
     """One object a line, or a list of objects."""
 
     lines: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
 
     def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the table of a file."""
@@ -144,7 +148,7 @@ def _lines(data: bytes) -> pa.Table:
     return block.from_rows([_row(value) for value in found])
 
 
-def _row(value: Any) -> dict[str, Any]:
+def _row(value: Value) -> Row:
     if isinstance(value, dict):
         return value
     values = value if isinstance(value, list) else [value]
@@ -190,7 +194,7 @@ class Numpy(Format):
     """``.npy`` files: the column "data"."""
 
     allow_pickle: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
 
     def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the rows of a file."""
@@ -211,7 +215,7 @@ class Images(Format):
         pillow = required("PIL.Image", "Pictures")
 
         try:
-            image: Any = pillow.open(io.BytesIO(self._bytes(filesystem, path)))
+            image = pillow.open(io.BytesIO(self._bytes(filesystem, path)))
             if self.size is not None:
                 height, width = self.size
                 image = image.resize((width, height), pillow.Resampling.BILINEAR)

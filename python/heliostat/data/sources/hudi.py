@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,8 @@ from heliostat.data.sources.memory import spans
 from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
+    import hudi
+
     from heliostat.data.context import DataContext
 
 
@@ -146,7 +148,7 @@ class _Files:
             for batch in reader.read_file_slice_from_paths_stream(path, logs, asked):
                 yield self._changed(pa.Table.from_batches([pa.record_batch(batch)]), asked)
 
-    def _changed(self, table: pa.Table, asked: Any) -> pa.Table:
+    def _changed(self, table: pa.Table, asked: hudi.HudiReadOptions) -> pa.Table:
         """The rows that an incremental query asks for: of a file that was written anew, not all are."""
         if self.kind == "snapshot" or COMMITTED not in table.column_names:
             return table

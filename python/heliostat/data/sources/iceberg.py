@@ -19,6 +19,9 @@ from heliostat.data.sources.memory import spans
 from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
+    import pyiceberg
+
+    from heliostat.data.catalog import Catalog
     from heliostat.data.context import DataContext
 
 
@@ -27,12 +30,12 @@ if TYPE_CHECKING:
 def read_iceberg(
     *,
     table_identifier: str,
-    row_filter: Any = None,
+    row_filter: str | pyiceberg.expressions.BooleanExpression | None = None,
     selected_fields: tuple[str, ...] = ("*",),
     snapshot_id: int | None = None,
-    scan_kwargs: dict[str, Any] | None = None,
-    catalog_kwargs: dict[str, Any] | None = None,
-    catalog: Any = None,
+    scan_kwargs: dict[str, object] | None = None,
+    catalog_kwargs: dict[str, object] | None = None,
+    catalog: Catalog | None = None,
     **options: Any,
 ) -> Dataset:
     """Return a dataset of an Iceberg table as it is when this is called, or as it was.
@@ -93,7 +96,7 @@ _NAMES = (
 class _IcebergSource(Datasource):
     """The files of a scan."""
 
-    def __init__(self, scan: Any) -> None:
+    def __init__(self, scan: pyiceberg.table.DataScan) -> None:
         self._files = list(scan.plan_files())
         self._reader = partial(
             _records,
@@ -123,7 +126,7 @@ class _IcebergSource(Datasource):
             for begin, end in list(spans(len(self._files), count)) or [(0, 0)]
         ]
 
-    def _task(self, files: list[Any]) -> ReadTask:
+    def _task(self, files: list[pyiceberg.table.FileScanTask]) -> ReadTask:
         size = sum(file.file.file_size_in_bytes for file in files)
         paths = [file.file.file_path for file in files]
         # How many rows are left after filters and deletions is known when they are read.

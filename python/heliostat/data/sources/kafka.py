@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -20,7 +20,12 @@ from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
-    from heliostat.data.aliases import Row
+    import ssl
+    from types import ModuleType
+
+    import confluent_kafka
+
+    from heliostat.data.aliases import Row, Value
     from heliostat.data.context import DataContext
 
 
@@ -48,7 +53,7 @@ SCHEMA = pa.schema(
 )
 
 Offset = int | str | datetime.datetime
-Offsets = Offset | dict[str, dict[int, Any]]
+Offsets = Offset | dict[str, dict[int, Offset]]
 
 
 @dataclass
@@ -95,8 +100,8 @@ class KafkaAuthConfig:
     sasl_kerberos_name: str | None = None
     sasl_kerberos_service_name: str | None = None
     sasl_kerberos_domain_name: str | None = None
-    sasl_oauth_token_provider: Any = None
-    ssl_context: Any = None
+    sasl_oauth_token_provider: object = None
+    ssl_context: ssl.SSLContext | None = None
     ssl_check_hostname: bool | None = None
     ssl_cafile: str | None = None
     ssl_certfile: str | None = None
@@ -105,7 +110,7 @@ class KafkaAuthConfig:
     ssl_ciphers: str | None = None
     ssl_crlfile: str | None = None
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """The settings in librdkafka's names, with a warning for what it has no name for."""
         without = [
             name
@@ -238,7 +243,7 @@ _NAMES = (
 
 def _check(what: str, offset: object, wrong: str) -> None:
     """Raise ``ValueError`` for what is not an offset."""
-    each: list[tuple[str, Any]] = [(what, offset)]
+    each: list[tuple[str, object]] = [(what, offset)]
     if isinstance(offset, dict):
         each = []
         for topic, of_topic in offset.items():
@@ -273,7 +278,9 @@ def _ms(when: datetime.datetime) -> int:
     return int(when.timestamp() * 1000)
 
 
-def configured(servers: list[str], settings: dict[str, object], **more: object) -> dict[str, Any]:
+def configured(
+    servers: list[str], settings: dict[str, object], **more: object
+) -> dict[str, object]:
     """Librdkafka's settings: ours, then the program's. Where the brokers are, the argument says."""
     other = settings.get("bootstrap.servers")
     where = ",".join(servers)
@@ -288,15 +295,15 @@ def configured(servers: list[str], settings: dict[str, object], **more: object) 
 class _Kafka(Datasource):
     topics: list[str]
     servers: list[str]
-    start: Any
-    end: Any
-    settings: dict[str, Any] = field(repr=False)
+    start: Offsets
+    end: Offsets
+    settings: dict[str, Value] = field(repr=False)
     timeout_ms: int | None
 
     def get_name(self) -> str:
         return "Kafka"
 
-    def consumer(self, **more: object) -> Any:
+    def consumer(self, **more: object) -> confluent_kafka.Consumer:
         """A consumer that leaves no trace in Kafka."""
         given = configured(
             self.servers,
@@ -348,7 +355,7 @@ class _Kafka(Datasource):
             there += [(topic, number) for number in sorted(partitions)]
         return there
 
-    def bound(self, offsets: object, topic: str, partition: int, default: str) -> Any:
+    def bound(self, offsets: Offsets, topic: str, partition: int, default: str) -> Offset:
         """Return the offset that was given for a partition."""
         if isinstance(offsets, dict):
             return offsets.get(topic, {}).get(partition, default)
@@ -365,7 +372,7 @@ class _Partition:
         package = required("confluent_kafka", WHO)
         silent: list[float] = []  # since when no broker can be reached
 
-        def tell(error: Any) -> None:
+        def tell(error: confluent_kafka.KafkaError) -> None:
             if error.code() == package.KafkaError._ALL_BROKERS_DOWN and not silent:
                 silent.append(time.monotonic())
 
@@ -377,7 +384,9 @@ class _Partition:
         finally:
             consumer.close()
 
-    def _read(self, package: Any, consumer: Any, silent: list[float]) -> Iterator[pa.Table]:
+    def _read(
+        self, package: ModuleType, consumer: confluent_kafka.Consumer, silent: list[float]
+    ) -> Iterator[pa.Table]:
         source = self._source
         start, end = self._span(package, consumer)
         if start >= end:
@@ -420,7 +429,14 @@ class _Partition:
         if rows:
             yield pa.Table.from_pylist(rows, SCHEMA)
 
-    def _next(self, package: Any, message: Any, at: int, end: int, rows: list[Row]) -> int:
+    def _next(
+        self,
+        package: ModuleType,
+        message: confluent_kafka.Message,
+        at: int,
+        end: int,
+        rows: list[Row],
+    ) -> int:
         """The offset that comes after a message, which becomes a row if it is before the end."""
         error = message.error()
         if error is not None:
@@ -444,7 +460,7 @@ class _Partition:
             )
         return offset + 1
 
-    def _span(self, package: Any, consumer: Any) -> tuple[int, int]:
+    def _span(self, package: ModuleType, consumer: confluent_kafka.Consumer) -> tuple[int, int]:
         """From where to where: offsets, the end exclusive.
 
         Raises:
@@ -473,7 +489,9 @@ class _Partition:
             )
         return start, end
 
-    def _offset(self, package: Any, consumer: Any, asked: Any, last: int) -> int:
+    def _offset(
+        self, package: ModuleType, consumer: confluent_kafka.Consumer, asked: Offset, last: int
+    ) -> int:
         if not isinstance(asked, datetime.datetime):
             return int(asked)
         place = package.TopicPartition(self._topic, self._partition, _ms(asked))

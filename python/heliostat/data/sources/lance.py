@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from heliostat.data.sources.memory import spans
 from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
+    import lance
     import pyarrow as pa
 
     from heliostat.data.context import DataContext
@@ -29,7 +30,7 @@ def read_lance(
     columns: list[str] | None = None,
     filter: str | None = None,
     storage_options: dict[str, str] | None = None,
-    scanner_options: dict[str, Any] | None = None,
+    scanner_options: dict[str, object] | None = None,
     **options: Any,
 ) -> Dataset:
     """Return a dataset of a Lance dataset as it is now, or as it was.
@@ -67,7 +68,9 @@ def read_lance(
     return dataset_of(source, "read_lance", options)
 
 
-def _dataset(uri: str, version: int | str | None, storage_options: dict[str, str] | None) -> Any:
+def _dataset(
+    uri: str, version: int | str | None, storage_options: dict[str, str] | None
+) -> lance.LanceDataset:
     lance = required("lance", "Lance datasets")
     return lance.dataset(uri, version=version, storage_options=storage_options)
 
@@ -75,7 +78,9 @@ def _dataset(uri: str, version: int | str | None, storage_options: dict[str, str
 class _LanceSource(Datasource):
     """The fragments of one version."""
 
-    def __init__(self, open_dataset: Any, scan: dict[str, Any]) -> None:
+    def __init__(
+        self, open_dataset: Callable[[], lance.LanceDataset], scan: dict[str, object]
+    ) -> None:
         self._open, self._scan = open_dataset, scan
 
     def get_name(self) -> str:

@@ -24,6 +24,7 @@ from heliostat.data.sources.options import OF_TASKS, shows, spelled
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from heliostat.data.aliases import Value
     from heliostat.data.context import DataContext
 
 
@@ -50,7 +51,7 @@ def read_lerobot(
     frame_tolerance_s: float | None = None,
     delta_timestamps: Mapping[str, Sequence[float]] | None = None,
     delta_tolerance_s: float = 1e-4,
-    storage_options: dict[str, Any] | None = None,
+    storage_options: dict[str, object] | None = None,
     **options: Any,
 ) -> Dataset:
     """Return a dataset of the frames of LeRobot datasets of version 3, which robots have recorded.
@@ -139,7 +140,7 @@ class Recordings:
     root: str
     filesystem: pa.fs.FileSystem
     fps: float
-    features: dict[str, dict[str, Any]]
+    features: dict[str, dict[str, Value]]
     stats: str  # JSON
     tasks: dict[int, str]
     episodes: list[Episode]
@@ -155,7 +156,7 @@ class Recordings:
         return sorted(n for n, about in self.features.items() if about.get("dtype") == "image")
 
     @property
-    def kind(self) -> tuple[Any, ...]:
+    def kind(self) -> tuple[object, ...]:
         """The features that datasets which are read together have in common."""
         plain = sorted(set(self.features) - set(self.videos))
         return self.videos, self.pictures, self.fps, plain
@@ -208,7 +209,7 @@ def _tasks(filesystem: pa.fs.FileSystem, path: str) -> dict[int, str]:
     return dict(zip(numbers, table.column(words).to_pylist(), strict=True))
 
 
-def _episodes(filesystem: pa.fs.FileSystem, path: str, info: dict[str, Any]) -> list[Episode]:
+def _episodes(filesystem: pa.fs.FileSystem, path: str, info: dict[str, Value]) -> list[Episode]:
     cameras = sorted(n for n, about in info["features"].items() if about.get("dtype") == "video")
     wanted = ["episode_index", "length", "data/chunk_index", "data/file_index"]
     for camera in cameras:

@@ -6,7 +6,7 @@ import contextlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,8 @@ from heliostat.core.platform.extras import required
 from heliostat.data import tensors
 
 if TYPE_CHECKING:
+    import av
+
     from heliostat.data.sources.lerobot import Episode, Recordings
 
 FRAMES_AT_ONCE = 32  # rows of a table with pictures
@@ -36,7 +38,7 @@ class Span:
 class Pictures(Protocol):
     """The pictures of one camera in an episode."""
 
-    def picture(self, number: int) -> Any:
+    def picture(self, number: int) -> np.ndarray:
         """That of a frame. Numbers rise, but for those that are still kept."""
 
     def forget(self, below: int) -> None:
@@ -72,7 +74,7 @@ def _of_span(
     of: Recordings,
     number: int,
     span: Span,
-    rows: Any,
+    rows: pa.Table,
     windows: dict[str, Window],
     tolerance_s: float,
 ) -> Iterator[pa.Table]:
@@ -94,13 +96,13 @@ def _of_span(
 def _table(
     of: Recordings,
     number: int,
-    rows: Any,
+    rows: pa.Table,
     cameras: dict[str, Pictures],
     windows: dict[str, Window],
-    frames: Any,
+    frames: np.ndarray,
 ) -> pa.Table:
     """The frames of an episode, given by their numbers in it, which follow each other."""
-    made: dict[str, Any] = {}
+    made: dict[str, pa.Array] = {}
     part = rows.slice(int(frames[0]), len(frames))
     for name in rows.column_names:
         if name not in cameras and name not in windows:
@@ -128,7 +130,7 @@ def _table(
     return pa.table(made)
 
 
-def _stacks(camera: Pictures, wanted: Any) -> list[Any]:
+def _stacks(camera: Pictures, wanted: np.ndarray) -> list[np.ndarray]:
     """The pictures of each row's frames in one array."""
     made = []
     for row in wanted:
@@ -138,7 +140,7 @@ def _stacks(camera: Pictures, wanted: Any) -> list[Any]:
     return made
 
 
-def _column(pictures: list[Any]) -> pa.Array:
+def _column(pictures: list[np.ndarray]) -> pa.Array:
     return tensors.from_list(pictures)
 
 
@@ -161,23 +163,23 @@ class _Film:
     """Pictures of a film, which is decoded once, from the episode's beginning on."""
 
     def __init__(
-        self, filesystem: pa.fs.FileSystem, path: str, times: Any, tolerance_s: float
+        self, filesystem: pa.fs.FileSystem, path: str, times: np.ndarray, tolerance_s: float
     ) -> None:
         self._path, self._times, self._tolerance_s = path, times, tolerance_s
-        av = required("av", "Films of LeRobot datasets")
+        package = required("av", "Films of LeRobot datasets")
         self._file = filesystem.open_input_file(path)
         try:
-            self._film = av.open(self._file)
-        except av.error.FFmpegError as error:
+            self._film = package.open(self._file)
+        except package.error.FFmpegError as error:
             self._file.close()
             raise ValueError(f"PyAV cannot read {path}: {error}") from error
         self._stream = self._film.streams.video[0]
         self._stream.thread_type = "AUTO"
-        self._coming: Iterator[Any] | None = None
-        self._held: list[Any] = []  # the last two frames that were decoded
-        self._kept: dict[int, Any] = {}
+        self._coming: Iterator[av.VideoFrame] | None = None
+        self._held: list[av.VideoFrame] = []  # the last two frames that were decoded
+        self._kept: dict[int, np.ndarray] = {}
 
-    def picture(self, number: int) -> Any:
+    def picture(self, number: int) -> np.ndarray:
         if number not in self._kept:
             self._kept[number] = self._at(float(self._times[number]))
         return self._kept[number]
@@ -186,7 +188,7 @@ class _Film:
         for number in [n for n in self._kept if n < below]:
             del self._kept[number]
 
-    def _at(self, time_s: float) -> Any:
+    def _at(self, time_s: float) -> np.ndarray:
         """The picture nearest to a time, in seconds."""
         if self._coming is None:
             base = self._stream.time_base

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.core.platform.extras import required
@@ -12,11 +12,20 @@ from heliostat.data.sources.memory import from_arrow, from_items, from_pandas, f
 from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
-    pass
+    import daft
+    import dask
+    import mars
+    import modin
+    import pandas as pd
+    import pyspark
+    import tensorflow as tf
+
+    from heliostat import ObjectRef
+    from heliostat.data.aliases import Value
 
 
 @spelled
-def from_dask(df: Any) -> MaterializedDataset:
+def from_dask(df: dask.dataframe.DataFrame) -> MaterializedDataset:
     """Return a dataset of a Dask DataFrame; each partition is computed in a task.
 
     Args:
@@ -35,11 +44,13 @@ def from_dask(df: Any) -> MaterializedDataset:
     return from_pandas_refs([compute.remote([part]) for part in df.to_delayed()])
 
 
-def _computed(holder: list[Any]) -> Any:
+def _computed(holder: list[dask.delayed.Delayed]) -> pd.DataFrame:
     return holder[0].compute(scheduler="synchronous")
 
 
-def to_dask(dataset: Consumers, meta: object = None, verify_meta: bool = True) -> Any:
+def to_dask(
+    dataset: Consumers, meta: object = None, verify_meta: bool = True
+) -> dask.dataframe.DataFrame:
     """A Dask DataFrame with a partition for each block."""
     frames = required("dask.dataframe", "Dask DataFrames")
     refs = [[ref] for ref in dataset.to_pandas_refs()]
@@ -48,12 +59,12 @@ def to_dask(dataset: Consumers, meta: object = None, verify_meta: bool = True) -
     return frames.from_map(_fetched, refs, meta=meta)
 
 
-def _fetched(holder: list[object]) -> Any:
+def _fetched(holder: list[ObjectRef]) -> Value:
     return ray.get(holder[0])
 
 
 @spelled
-def from_modin(df: Any) -> MaterializedDataset:
+def from_modin(df: modin.pandas.DataFrame) -> MaterializedDataset:
     """Return a dataset of a Modin DataFrame whose engine is Ray.
 
     Args:
@@ -69,7 +80,7 @@ def from_modin(df: Any) -> MaterializedDataset:
     return from_pandas_refs(partitions.unwrap_partitions(df, axis=0))
 
 
-def to_modin(dataset: Consumers) -> Any:
+def to_modin(dataset: Consumers) -> modin.pandas.DataFrame:
     """A Modin DataFrame with a partition for each block."""
     partitions = required("modin.distributed.dataframe.pandas", "Modin DataFrames")
     return partitions.from_partitions(dataset.to_pandas_refs(), axis=0)
@@ -77,7 +88,10 @@ def to_modin(dataset: Consumers) -> Any:
 
 @spelled
 def from_spark(
-    df: Any, *, parallelism: int | None = None, override_num_blocks: int | None = None
+    df: pyspark.sql.DataFrame,
+    *,
+    parallelism: int | None = None,
+    override_num_blocks: int | None = None,
 ) -> MaterializedDataset:
     """Return a dataset of a Spark DataFrame of RayDP.
 
@@ -97,7 +111,7 @@ def from_spark(
     return made
 
 
-def to_spark(dataset: Consumers, spark: object) -> Any:
+def to_spark(dataset: Consumers, spark: pyspark.sql.SparkSession) -> pyspark.sql.DataFrame:
     """A Spark DataFrame of RayDP."""
     raydp = required("raydp", "Spark DataFrames")
     schema = dataset.schema()
@@ -108,7 +122,7 @@ def to_spark(dataset: Consumers, spark: object) -> Any:
 
 
 @spelled
-def from_daft(df: Any) -> MaterializedDataset:
+def from_daft(df: daft.DataFrame) -> MaterializedDataset:
     """Return a dataset of a Daft DataFrame, which is computed now.
 
     Args:
@@ -123,14 +137,14 @@ def from_daft(df: Any) -> MaterializedDataset:
     return from_arrow(df.to_arrow())
 
 
-def to_daft(dataset: Consumers) -> Any:
+def to_daft(dataset: Consumers) -> daft.DataFrame:
     """A Daft DataFrame of all rows."""
     daft = required("daft", "Daft DataFrames")
     return daft.from_arrow(ray.get(dataset.to_arrow_refs()))
 
 
 @spelled
-def from_mars(df: Any) -> MaterializedDataset:
+def from_mars(df: mars.dataframe.DataFrame) -> MaterializedDataset:
     """Return a dataset of a Mars DataFrame, which is computed now.
 
     Args:
@@ -145,13 +159,13 @@ def from_mars(df: Any) -> MaterializedDataset:
     return from_pandas(df.execute().fetch())
 
 
-def to_mars(dataset: Consumers) -> Any:
+def to_mars(dataset: Consumers) -> mars.dataframe.DataFrame:
     """A Mars DataFrame of all rows."""
     return required("mars.dataframe", "Mars DataFrames").DataFrame(dataset.to_pandas())
 
 
 @spelled
-def from_tf(dataset: Any) -> MaterializedDataset:
+def from_tf(dataset: tf.data.Dataset) -> MaterializedDataset:
     """Return a dataset of a ``tf.data.Dataset``, which is read now, row by row.
 
     Args:

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,10 @@ from heliostat.data import block, tensors
 from heliostat.data.sources.formats import Format
 
 if TYPE_CHECKING:
-    from heliostat.data.aliases import Row
+    import av
+    import mcap
+
+    from heliostat.data.aliases import Row, Value
 
 
 FRAMES_AT_ONCE = 16
@@ -62,7 +65,7 @@ class Video(Format):
             stream.thread_type = "AUTO"
             rate = float(stream.average_rate or 0)
             step = max(1, round(rate / self.fps)) if self.fps and rate else 1
-            held: list[tuple[int, Any, tuple[float, float]]] = []
+            held: list[tuple[int, np.ndarray, tuple[float, float]]] = []
             for number, frame in enumerate(film.decode(stream)):
                 if number % step:
                     continue
@@ -73,13 +76,13 @@ class Video(Format):
             if held:
                 yield self._table(held)
 
-    def _picture(self, frame: Any) -> Any:
+    def _picture(self, frame: av.VideoFrame) -> np.ndarray:
         if self.size is None:
             return frame.to_ndarray(format="rgb24")
         height, width = self.size
         return frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
 
-    def _table(self, held: list[tuple[int, Any, tuple[float, float]]]) -> pa.Table:
+    def _table(self, held: list[tuple[int, np.ndarray, tuple[float, float]]]) -> pa.Table:
         columns = {
             "frame": tensors.from_numpy(np.stack([picture for _, picture, _ in held])),
             "frame_index": pa.array([number for number, _, _ in held], pa.int64()),
@@ -90,7 +93,7 @@ class Video(Format):
         return pa.table(columns)
 
 
-def _times(frame: Any, number: int, rate: float) -> tuple[float, float]:
+def _times(frame: av.VideoFrame, number: int, rate: float) -> tuple[float, float]:
     """When a frame begins and ends, in seconds."""
     length = 1 / rate if rate else 0.0
     begin = number * length if frame.time is None else float(frame.time)
@@ -129,7 +132,12 @@ class Mcap(Format):
             if held:
                 yield block.from_rows(held)
 
-    def _row(self, schema: pa.Schema, channel: Any, message: Any) -> dict[str, Any]:
+    def _row(
+        self,
+        schema: mcap.records.Schema | None,
+        channel: mcap.records.Channel,
+        message: mcap.records.Message,
+    ) -> Row:
         row = {
             "data": _decoded(channel.message_encoding, message.data),
             "topic": channel.topic,
@@ -145,7 +153,7 @@ class Mcap(Format):
         return row
 
 
-def _decoded(encoding: str, data: bytes) -> Any:
+def _decoded(encoding: str, data: bytes) -> Value:
     """JSON as its values; everything else as it is."""
     if encoding != "json":
         return data

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,12 @@ from heliostat.data.context import DataContext
 from heliostat.data.dataset import Dataset, MaterializedDataset
 from heliostat.data.plan.operators import Bundle, InputBlocks, Read, ReadPart
 from heliostat.data.sources.options import spelled
+
+if TYPE_CHECKING:
+    import datasets
+
+    from heliostat.data.aliases import Value
+
 
 ITEMS_BLOCKS_MAX = 200
 ROWS_PER_READ = 50_000  # of an iterable that is read through once
@@ -75,7 +81,7 @@ def from_items(
         >>> ray.data.from_items([{"a": 1}, {"a": 2}]).sum("a")
         3
     """
-    given: Any = items
+    given: object = items
     if not isinstance(given, Iterable):
         raise TypeError(f"from_items() takes a list of rows, got {type(given).__name__}.")
     items = list(given)
@@ -151,7 +157,7 @@ def from_arrow(tables: object, *, override_num_blocks: int | None = None) -> Mat
     return _resized(made, override_num_blocks)
 
 
-def _several(given: object, kind: str, attribute: str) -> list[Any]:
+def _several(given: object, kind: str, attribute: str) -> list[Value]:
     """The values given, one or a list of them.
 
     Raises:
@@ -219,10 +225,10 @@ def from_numpy_refs(ndarrays: object) -> MaterializedDataset:
     return _from_refs(ndarrays, lambda a: pa.table({block.DATA: tensors.from_numpy(a)}))
 
 
-def _from_refs(refs: object, convert: Callable[[Any], object]) -> MaterializedDataset:
+def _from_refs(refs: object, convert: Callable[[Value], pa.Table]) -> MaterializedDataset:
     several = refs if isinstance(refs, list) else [refs]
 
-    def make(value: object) -> tuple[Any, Any]:
+    def make(value: object) -> tuple[pa.Table, block.BlockMetadata]:
         table = block.compact(convert(value))
         return table, block.metadata(table)
 
@@ -335,7 +341,7 @@ def _ranged(
     label: str,
     n: int,
     row_bytes: int,
-    make: Callable[[int, int], Any],
+    make: Callable[[int, int], pa.Table],
     wanted: int | None,
     concurrency: int | None,
 ) -> Dataset:
@@ -368,7 +374,7 @@ class _Filled:
 class _RangeReads:
     """The rows from 0 to ``rows`` in parts."""
 
-    make: Callable[[int, int], Any]
+    make: Callable[[int, int], pa.Table]
     rows: int
     row_bytes: int
     wanted: int | None
@@ -383,7 +389,7 @@ class _Span:
     """Makes the rows of one read, a piece at a time."""
 
     def __init__(
-        self, make: Callable[[int, int], Any], begin: int, end: int, row_bytes: int
+        self, make: Callable[[int, int], pa.Table], begin: int, end: int, row_bytes: int
     ) -> None:
         self._make, self._begin, self._end = make, begin, end
         self._step = max(1, (16 << 20) // row_bytes)
@@ -420,18 +426,18 @@ def from_torch(dataset: object, local_read: bool = False) -> Dataset:
 class OneRead:
     """A source that is read in one task."""
 
-    read: Callable[[], Iterator[Any]]
+    read: Callable[[], Iterator[pa.Table]]
 
     def __call__(self) -> list[ReadPart]:
         """The task."""
         return [ReadPart(self.read)]
 
 
-def _torch_tables(dataset: object) -> Iterator[pa.Table]:
+def _torch_tables(dataset: Value) -> Iterator[pa.Table]:
     yield from block.tables_of({block.ITEM: value} for value in _elements(dataset))
 
 
-def _elements(dataset: Any) -> Iterator[Any]:
+def _elements(dataset: Value) -> Iterator[Value]:
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         for i in builtins.range(len(dataset)):
             yield dataset[i]
@@ -441,7 +447,7 @@ def _elements(dataset: Any) -> Iterator[Any]:
 
 @spelled
 def from_huggingface(
-    dataset: Any,
+    dataset: datasets.Dataset | datasets.IterableDataset,
     parallelism: int = -1,
     concurrency: int | None = None,
     override_num_blocks: int | None = None,

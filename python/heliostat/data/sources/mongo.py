@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.core.platform.extras import required
 from heliostat.data import retries
@@ -16,6 +16,7 @@ from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pymongo
 
     from heliostat.data.context import DataContext
 
@@ -34,7 +35,7 @@ _BY_DOCUMENT = (
     "$unset",
     "$unwind",
 )
-Stage = dict[str, Any]
+Stage = dict[str, object]
 
 
 @spelled
@@ -105,7 +106,9 @@ def lost() -> tuple[type[BaseException], ...]:
 
 
 @contextlib.contextmanager
-def collection_of(uri: str, database: str, collection: str) -> Iterator[Any]:
+def collection_of(
+    uri: str, database: str, collection: str
+) -> Iterator[pymongo.collection.Collection]:
     """A collection that is there.
 
     Raises:
@@ -145,7 +148,7 @@ class _Mongo(Datasource):
     ) -> list[ReadTask]:
         with collection_of(self.uri, self.database, self.collection) as there:
             if not all(name in _BY_DOCUMENT for stage in self.pipeline for name in stage):
-                parts = [(None, -1)]
+                parts: list[tuple[Stage | None, int]] = [(None, -1)]
             else:
                 parts = self._parts(there, parallelism)
             size = there.database.command("collStats", self.collection).get("avgObjSize", 0)
@@ -162,7 +165,9 @@ class _Mongo(Datasource):
             for where, rows in parts
         ]
 
-    def _parts(self, there: Any, count: int) -> list[tuple[Any, int]]:
+    def _parts(
+        self, there: pymongo.collection.Collection, count: int
+    ) -> list[tuple[Stage | None, int]]:
         """(which ids, how many documents) of parts of about one size."""
         first = self.pipeline[0] if self.pipeline else {}
         matched = [{"$match": first["$match"]}] if "$match" in first else []
@@ -172,7 +177,7 @@ class _Mongo(Datasource):
                 allowDiskUse=True,
             )
         )
-        found = []
+        found: list[tuple[Stage | None, int]] = []
         for number, one in enumerate(buckets):
             until = "$lte" if number == len(buckets) - 1 else "$lt"
             between = {"$gte": one["_id"]["min"], until: one["_id"]["max"]}
@@ -190,7 +195,7 @@ class _Part:
     def __call__(self) -> Iterator[pa.Table]:
         yield retries.retried(self._read, "a read from MongoDB", lost())
 
-    def _read(self) -> Any:
+    def _read(self) -> pa.Table:
         source = self.source
         stages = list(source.pipeline)
         if self.where is not None:

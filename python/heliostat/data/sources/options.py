@@ -7,9 +7,13 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from heliostat.core.platform.spelling import nearest
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import RemoteArgs, Value
+
 
 REMOTE = (
     "num_cpus",
@@ -171,7 +175,7 @@ def spelled_methods(name: str) -> Callable[[C], C]:
     return changed
 
 
-def of_tasks(options: dict[str, Any]) -> dict[str, Any]:
+def of_tasks(options: dict[str, Value]) -> RemoteArgs:
     """Take the options for the tasks out of the options and return them."""
     args = dict(options.pop("ray_remote_args", None) or {})
     for name in REMOTE:
@@ -181,7 +185,7 @@ def of_tasks(options: dict[str, Any]) -> dict[str, Any]:
     return args
 
 
-def blocks(options: dict[str, Any], stacklevel: int) -> int | None:
+def blocks(options: dict[str, Value], stacklevel: int) -> int | None:
     """How many tasks are asked for, None for as many as suit; it is taken out of the options."""
     parallelism = options.pop("parallelism", -1)
     if parallelism != -1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -20,6 +20,10 @@ from heliostat.data.sources.evolution import merged
 from heliostat.data.sources.file_reads import GROWTH, FileReads, ReadFiles, Source
 from heliostat.data.sources.memory import cpus, read_count
 from heliostat.data.sources.parquet_files import Parquet, Piece, columns_bytes, leaves_of
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Row
+
 
 ROWS_OF_A_TASK_MIN = 50_000  # where a row group is read in several tasks
 PIECE_BYTES_MIN = (
@@ -43,7 +47,7 @@ class ParquetReads(FileReads, Pushable):
     # By path: bytes of the columns that the program chose, of each row group.
     _sizes: dict[str, list[int]] = field(default_factory=dict, init=False, repr=False)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "footers": {}, "_sizes": {}}
 
     def footer(self, path: str) -> pa.parquet.FileMetaData:
@@ -367,7 +371,7 @@ def _has_folders(reads: ParquetReads) -> bool:
     return partitions is not None and any(partitions(file.path) for file in reads.found)
 
 
-def _partitions(reads: ParquetReads) -> dict[str, Any]:
+def _partitions(reads: ParquetReads) -> Row:
     partitions = reads.source.partitions
     return partitions(reads.found[0].path) if partitions and reads.found else {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,10 @@ from heliostat.data.plan import statistics, task
 from heliostat.data.plan.statistics import Range
 from heliostat.data.sources.evolution import conformed
 from heliostat.data.sources.formats import Format
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
 
 ROWS_MAX = 131_072  # of a table, where a row group is large
 GROUP_BYTES_MAX = 32 << 20  # of a row group's columns that are read at once
@@ -53,8 +57,8 @@ class Parquet(Format):
     """Row groups, with columns and rows chosen while reading."""
 
     columns: list[str] | None = None
-    filter: Any = None  # a `pyarrow.dataset` expression of the user's
-    options: dict[str, Any] = field(default_factory=dict)  # of pyarrow's scanner
+    filter: pc.Expression = None  # a `pyarrow.dataset` expression of the user's
+    options: dict[str, object] = field(default_factory=dict)  # of pyarrow's scanner
     needed: frozenset[str] | None = None  # the columns that the plan needs; None: all
     conditions: tuple[Expr, ...] = ()  # that the plan wants rows to meet, one after the other
     merged: pa.Schema | None = None  # the schema of all files, where theirs differ

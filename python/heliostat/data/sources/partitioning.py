@@ -7,11 +7,16 @@ import posixpath
 import urllib.parse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from heliostat.data.sources.files import resolve
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as pads
+
+    from heliostat.data.aliases import Row, Value
 
 
 class PartitionStyle(str, enum.Enum):
@@ -54,7 +59,7 @@ class Partitioning:
     style: PartitionStyle | str = PartitionStyle.HIVE
     base_dir: str | None = None
     field_names: Sequence[str | None] | None = None
-    field_types: dict[str, Any] = field(default_factory=dict)
+    field_types: dict[str, type] = field(default_factory=dict)
     filesystem: pa.fs.FileSystem | None = None
 
     def __post_init__(self) -> None:
@@ -69,16 +74,20 @@ class Partitioning:
         return resolve(self.base_dir, self.filesystem)[0].rstrip("/") + "/"
 
     @property
-    def resolved_filesystem(self) -> Any:
+    def resolved_filesystem(self) -> pa.fs.FileSystem:
         """The pyarrow filesystem of ``base_dir``."""
         return resolve(self.base_dir or "/", self.filesystem)[1]
 
-    def to_pyarrow(self) -> Any:
+    def to_pyarrow(self) -> pads.Partitioning:
         """Return the same as a ``pyarrow.dataset.Partitioning``."""
         import pyarrow.dataset as pads
 
         names = [name for name in self.field_names or self.field_types if name is not None]
-        kinds: dict[Any, Any] = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+        kinds: dict[type | None, pa.DataType] = {
+            int: pa.int64(),
+            float: pa.float64(),
+            bool: pa.bool_(),
+        }
         schema = pa.schema([(n, kinds.get(self.field_types.get(n), pa.string())) for n in names])
         is_hive = PartitionStyle(self.style) is PartitionStyle.HIVE
         return pads.HivePartitioning(schema) if is_hive else pads.DirectoryPartitioning(schema)
@@ -117,7 +126,7 @@ class PathPartitionParser:
         style: PartitionStyle | str = PartitionStyle.HIVE,
         base_dir: str | None = None,
         field_names: Sequence[str | None] | None = None,
-        field_types: dict[str, object] | None = None,
+        field_types: dict[str, type] | None = None,
         filesystem: pa.fs.FileSystem | None = None,
     ) -> PathPartitionParser:
         """Return one from the arguments of ``Partitioning``.
@@ -137,7 +146,7 @@ class PathPartitionParser:
         """How folders name columns."""
         return self._scheme
 
-    def __call__(self, path: str) -> dict[str, Any]:
+    def __call__(self, path: str) -> Row:
         """The columns of a file; none for one that lies outside of ``base_dir``, or in no folder.
 
         Raises:
@@ -174,7 +183,7 @@ class PathPartitionParser:
         placed = zip(names, folders, strict=False)
         return {name: value for name, value in placed if name is not None}
 
-    def _typed(self, name: str, value: str) -> Any:
+    def _typed(self, name: str, value: str) -> Value:
         kind = self._scheme.field_types.get(name)
         if kind is None or kind is str:
             return value
@@ -207,17 +216,17 @@ class PathPartitionFilter:
     def __init__(
         self,
         path_partition_parser: PathPartitionParser,
-        filter_fn: Callable[[dict[str, Any]], bool] | None,
+        filter_fn: Callable[[Row], bool] | None,
     ) -> None:
         self._parser, self._keep = path_partition_parser, filter_fn
 
     @staticmethod
     def of(
-        filter_fn: Callable[[dict[str, Any]], bool] | None,
+        filter_fn: Callable[[Row], bool] | None,
         style: PartitionStyle | str = PartitionStyle.HIVE,
         base_dir: str | None = None,
         field_names: Sequence[str | None] | None = None,
-        field_types: dict[str, object] | None = None,
+        field_types: dict[str, type] | None = None,
         filesystem: pa.fs.FileSystem | None = None,
     ) -> PathPartitionFilter:
         """Return one from a function and the arguments of ``Partitioning``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data.catalog import ReaderFormat, resolved
 from heliostat.data.dataset import Dataset
@@ -18,6 +18,11 @@ from heliostat.data.sources.parquet_files import Parquet
 from heliostat.data.sources.partitioning import Partitioning, PathPartitionParser
 from heliostat.data.sources.record_formats import Avro, TfRecords, WebDataset
 from heliostat.data.tfrecords import kinds_of
+from heliostat.data.webdataset import Patterns, Rename
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import RemoteArgs, Value
+
 
 # What pyarrow's scanner takes, besides what it is not asked for here, and what ``numpy.load`` does.
 _OF_SCANNER = (
@@ -52,8 +57,8 @@ _OF_PARQUET.pop("arrow_open_stream_args")
 
 
 def _source(
-    paths: Any,
-    options: dict[str, Any],
+    paths: str | list[str],
+    options: dict[str, Value],
     extensions: list[str] | None,
     partitioning: Partitioning | None,
 ) -> tuple[Source, int | None]:
@@ -74,7 +79,7 @@ def _source(
     return source, options.pop("concurrency", None)
 
 
-def _open_args(options: dict[str, Any]) -> dict[str, Any]:
+def _open_args(options: dict[str, Value]) -> dict[str, object]:
     found = options.pop("arrow_open_stream_args", None) or options.pop("arrow_open_file_args", None)
     return dict(found or {})
 
@@ -95,7 +100,7 @@ FILES = (
 
 def refuse(
     name: str,
-    options: dict[str, Any],
+    options: dict[str, Value],
     *known: str,
     inside: Callable[[], Mapping[str, str]] = dict,
 ) -> None:
@@ -122,8 +127,8 @@ def _of_csv() -> dict[str, str]:
 
 
 def begun(
-    paths: object, options: dict[str, object], extensions: list[str] | None
-) -> tuple[Source, int | None, dict[str, Any], dict[str, Any]]:
+    paths: str | list[str], options: dict[str, object], extensions: list[str] | None
+) -> tuple[Source, int | None, RemoteArgs, dict[str, object]]:
     """(the files, tasks at a time, options of the tasks, options of opening); they are taken out."""
     source, concurrency = _source(paths, options, extensions, None)
     return source, concurrency, shared.of_tasks(options), _open_args(options)
@@ -391,9 +396,9 @@ def read_webdataset(
     paths: str | list[str],
     *,
     decoder: object = True,
-    fileselect: object = None,
-    filerename: object = None,
-    suffixes: object = None,
+    fileselect: Patterns | None = None,
+    filerename: Rename = None,
+    suffixes: Patterns | None = None,
     verbose_open: bool = False,
     expand_json: bool = False,
     **options: object,
@@ -533,5 +538,5 @@ def read_parquet(
     return parquet(source, form, remote, concurrency)
 
 
-def _without(options: dict[str, object], *names: str) -> dict[str, Any]:
+def _without(options: dict[str, object], *names: str) -> dict[str, object]:
     return {k: v for k, v in options.items() if k not in names}

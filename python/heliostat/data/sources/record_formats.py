@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heliostat.core.platform.extras import required
 from heliostat.data import block, tfrecords, webdataset
@@ -53,9 +53,9 @@ class WebDataset(Format):
     """Archives of files, of which those with the same name are a row."""
 
     decoder: object = True
-    fileselect: object = None
-    filerename: object = None
-    suffixes: object = None
+    fileselect: webdataset.Patterns | None = None
+    filerename: webdataset.Rename = None
+    suffixes: webdataset.Patterns | None = None
     expand_json: bool = False
 
     def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
@@ -72,8 +72,8 @@ class WebDataset(Format):
             yield {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in row.items()}
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: Row | str | bytes) -> Row:
     import json
 
-    found: dict[str, Any] = value if isinstance(value, dict) else json.loads(value)
+    found: Row = value if isinstance(value, dict) else json.loads(value)
     return found

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -181,7 +181,7 @@ _TYPES = {
 }
 
 
-def _type(said: object) -> Any:
+def _type(said: object) -> pa.DataType:
     """Arrow's type of what Delta's schema says; of nested columns that no file has, it is null."""
     if isinstance(said, str) and said.startswith("decimal("):
         precision, scale = said[len("decimal(") : -1].split(",")

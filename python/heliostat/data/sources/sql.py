@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -19,10 +19,49 @@ from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
+    from heliostat.data.aliases import Value
     from heliostat.data.context import DataContext
 
 
 logger = logging.getLogger("heliostat.data")
+
+
+class Cursor(Protocol):
+    """A cursor of Python's database interface (PEP 249), as far as it is used."""
+
+    description: Any  # of the columns of the last query: sequences that begin with a name
+
+    def execute(self, operation: str, parameters: Any = ..., /) -> object:
+        """Run a statement."""
+
+    def executemany(self, operation: str, parameters: Any, /) -> object:
+        """Run a statement for each of some parameters."""
+
+    def fetchone(self) -> Value:
+        """Return the next row; ``None``: there is none."""
+
+    def fetchmany(self, size: int = ..., /) -> list[Value]:
+        """Return some rows."""
+
+    def close(self) -> None:
+        """Close the cursor."""
+
+
+class Connection(Protocol):
+    """A connection of Python's database interface (PEP 249), as far as it is used."""
+
+    def cursor(self) -> Cursor:
+        """Return a cursor."""
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+
+    def rollback(self) -> None:
+        """Undo the transaction."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
 
 ROWS_PER_TASK_MIN = 50
 _OF_CURSORS = ("close", "execute", "executemany", "fetchone", "fetchmany", "fetchall")
@@ -32,7 +71,7 @@ _OF_CURSORS = ("close", "execute", "executemany", "fetchone", "fetchmany", "fetc
 @shows(OF_TASKS)
 def read_sql(
     sql: str,
-    connection_factory: Callable[[], object],
+    connection_factory: Callable[[], Connection],
     *,
     sql_params: object = None,
     shard_keys: list[str] | None = None,
@@ -116,16 +155,18 @@ class Snowflake:
 
     parameters: dict[str, object]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Connection:
         """A connection."""
-        return required("snowflake.connector", "Tables of Snowflake").connect(**self.parameters)
+        package = required("snowflake.connector", "Tables of Snowflake")
+        made: Connection = package.connect(**self.parameters)
+        return made
 
     def __repr__(self) -> str:
         return "Snowflake()"
 
 
 @contextlib.contextmanager
-def cursor_of(connect: Callable[[], Any]) -> Iterator[Any]:
+def cursor_of(connect: Callable[[], Connection]) -> Iterator[Cursor]:
     """A cursor, in a transaction: committed at the end, undone after an error where that is possible.
 
     Raises:
@@ -152,7 +193,7 @@ def cursor_of(connect: Callable[[], Any]) -> Iterator[Any]:
 @dataclass(frozen=True)
 class _Sql(Datasource):
     sql: str
-    connect: Callable[[], object]
+    connect: Callable[[], Connection]
     params: object
     keys: list[str]
     hash_fn: str
@@ -205,12 +246,12 @@ class _Sql(Datasource):
     def _rows(self) -> int:
         return int(self._value(f"SELECT COUNT(*) FROM ({self.sql}) as T"))
 
-    def _value(self, sql: str) -> Any:
+    def _value(self, sql: str) -> Value:
         with cursor_of(self.connect) as cursor:
             self.run(cursor, sql)
             return cursor.fetchone()[0]
 
-    def run(self, cursor: Any, sql: str) -> None:
+    def run(self, cursor: Cursor, sql: str) -> None:
         """Send a query, with the parameters."""
         cursor.execute(sql, *(() if self.params is None else (self.params,)))
 

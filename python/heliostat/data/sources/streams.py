@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from heliostat.core.platform.extras import required
@@ -11,7 +9,7 @@ from heliostat.core.platform.extras import required
 SNAPPY = "snappy"
 
 
-def opened(filesystem: pa.fs.FileSystem, path: str, open_args: dict[str, object]) -> Any:
+def opened(filesystem: pa.fs.FileSystem, path: str, open_args: dict[str, object]) -> pa.NativeFile:
     """A stream of a file's contents; "gz", "bz2", "zst", "lz4", "br" and "snappy" are unpacked.
 
     ``open_args`` are those of ``FileSystem.open_input_stream``; ``compression`` may also be "snappy".

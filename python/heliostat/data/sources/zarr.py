@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,10 @@ from heliostat.data.sources.memory import spans
 from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
+    import fsspec
+    import zarr
+
+    from heliostat.data.aliases import Value
     from heliostat.data.context import DataContext
 
 
@@ -108,7 +112,7 @@ def read_zarr(
     return dataset_of(source, "read_zarr", options, _KNOWN)
 
 
-def _place(path: str, filesystem: pa.fs.FileSystem) -> tuple[str, Any]:
+def _place(path: str, filesystem: pa.fs.FileSystem) -> tuple[str, fsspec.AbstractFileSystem | None]:
     """(path, fsspec's filesystem; None: the local one) of a store.
 
     Raises:
@@ -131,18 +135,18 @@ class _Store:
     path: str
     filesystem: pa.fs.FileSystem
 
-    def opened(self) -> Any:
+    def opened(self) -> str | MutableMapping[str, bytes]:
         """The path or file system in the form that the package takes for a store."""
         return self.path if self.filesystem is None else self.filesystem.get_mapper(self.path)
 
-    def array(self, name: str) -> Any:
+    def array(self, name: str) -> zarr.Array:
         """One of its arrays."""
         zarr = required("zarr", WHO)
         if not name:
             return zarr.open_array(self.opened(), mode="r")
         return zarr.open_group(self.opened(), mode="r")[name]
 
-    def arrays(self, wanted: list[str] | None, scans: bool) -> dict[str, Any]:
+    def arrays(self, wanted: list[str] | None, scans: bool) -> dict[str, zarr.Array]:
         """Its arrays by their paths, "" being one that is the whole store."""
         zarr = required("zarr", WHO)
         try:
@@ -172,7 +176,7 @@ class _Store:
         return found
 
 
-def _below(group: Any) -> Iterator[tuple[str, Any]]:
+def _below(group: zarr.Group) -> Iterator[tuple[str, zarr.Array]]:
     """The arrays below a group, by their paths."""
     if hasattr(group, "members"):  # from release 3 of the package on
         members = group.members(max_depth=None)
@@ -184,7 +188,7 @@ def _below(group: Any) -> Iterator[tuple[str, Any]]:
             yield name, one
 
 
-def _sizes(found: dict[str, Any], asked: Any) -> dict[str, tuple[int, ...]]:
+def _sizes(found: dict[str, zarr.Array], asked: Value) -> dict[str, tuple[int, ...]]:
     """The sizes of each array's chunks as rows have them."""
     if isinstance(asked, Mapping):
         unknown = sorted(set(asked) - set(found))
@@ -210,7 +214,7 @@ def _sizes(found: dict[str, Any], asked: Any) -> dict[str, tuple[int, ...]]:
     return made
 
 
-def _common(found: dict[str, Any], sizes: dict[str, tuple[int, ...]]) -> tuple[int, int]:
+def _common(found: dict[str, zarr.Array], sizes: dict[str, tuple[int, ...]]) -> tuple[int, int]:
     """(length, size of the chunks) along axis 0 that all arrays have."""
     flat = [name for name, array in found.items() if not array.shape]
     if flat:
@@ -228,11 +232,11 @@ def _common(found: dict[str, Any], sizes: dict[str, tuple[int, ...]]) -> tuple[i
     return next(iter(lengths.values()), 0), next(iter(steps.values()), 1)
 
 
-def _bytes(found: dict[str, Any]) -> int:
+def _bytes(found: dict[str, zarr.Array]) -> int:
     return sum(math.prod(array.shape) * array.dtype.itemsize for array in found.values())
 
 
-def _column(values: Any) -> pa.Array:
+def _column(values: np.ndarray) -> pa.Array:
     """A column of one row."""
     if not values.shape:
         return tensors.from_numpy(values.reshape(1))

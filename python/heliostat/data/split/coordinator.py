@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.data.context import DataContext
 from heliostat.data.execute.executor import Executor
 from heliostat.data.plan.operators import Bundle, Operator
 from heliostat.data.split.row_split import RowSplit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 CALLS_PER_CONSUMER = 2  # a request for blocks, and one about them
 ALARM_S = 30.0  # after which a consumer that waits for the others is told about
@@ -161,7 +165,7 @@ class Coordinator:
             )
         return epoch.take(consumer)
 
-    def schema(self) -> Any:
+    def schema(self) -> pa.Schema | None:
         """The dataset's Arrow schema."""
         return self._dataset._arrow_schema()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.data.context import DataContext
@@ -13,13 +13,16 @@ from heliostat.data.plan.operators import Bundle
 from heliostat.data.split.coordinator import CALLS_PER_CONSUMER, Coordinator
 
 if TYPE_CHECKING:
+    from heliostat.actor import ActorHandle
     from heliostat.data.dataset import Dataset, Schema
 
 
 class SplitIterator(DataIterator):
     """The blocks of one consumer, asked for from the coordinator, one in advance."""
 
-    def __init__(self, coordinator: Any, consumer: int, n: int, context: DataContext) -> None:
+    def __init__(
+        self, coordinator: ActorHandle, consumer: int, n: int, context: DataContext
+    ) -> None:
         self._coordinator, self._consumer = coordinator, consumer
         self._consumers, self._context = n, context
 
