@@ -10,9 +10,16 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from ray.data.extensions import (
+    ArrowPythonObjectArray,
+    ArrowPythonObjectScalar,
+    ArrowPythonObjectType,
     ArrowTensorArray,
     ArrowTensorType,
+    ArrowVariableShapedTensorArray,
+    PythonObjectArray,
+    PythonObjectDtype,
     TensorArray,
+    TensorArrayElement,
     TensorDtype,
     get_arrow_extension_tensor_types,
 )
@@ -65,3 +72,64 @@ def test_columns_of_arrays_in_arrow(rd: Any) -> None:
     assert np.array_equal(rd.from_arrow(table).take_batch(4)["x"], ARRAY)
     uneven = ArrowTensorArray.from_numpy([np.zeros((1, 2)), np.ones((2, 2))])
     assert isinstance(uneven.type, get_arrow_extension_tensor_types())
+
+
+OBJECTS: list[Any] = [{1, 2}, None, [3], complex(0, 1)]
+
+
+@pytest.mark.contract("F10.33")
+def test_a_column_of_python_objects_in_pandas() -> None:
+    frame = pd.DataFrame({"i": range(4), "x": PythonObjectArray(OBJECTS)})
+    assert frame["x"].dtype == PythonObjectDtype() == "python_object()"
+    assert list(frame["x"]) == OBJECTS
+    assert frame["x"].isna().tolist() == [False, True, False, False]
+    assert list(frame[frame["i"] > 1]["x"]) == OBJECTS[2:]
+    assert list(pd.concat([frame, frame], ignore_index=True)["x"]) == OBJECTS * 2
+    assert list(frame.reindex([0, 9])["x"]) == [{1, 2}, None]
+    assert list(pd.Series(OBJECTS, dtype="python_object()")) == OBJECTS
+    assert (frame["x"].array == frame["x"].array.copy()).tolist() == [True] * 4
+    assert "x" in repr(frame)
+    again = pickle.loads(pickle.dumps(frame))
+    assert list(again["x"]) == OBJECTS
+    with pytest.raises(TypeError, match="from 'objects'"):
+        PythonObjectDtype.construct_from_string("objects")
+
+
+@pytest.mark.contract("F10.33")
+def test_a_column_of_python_objects_in_arrow() -> None:
+    column = ArrowPythonObjectArray.from_objects(OBJECTS)
+    assert isinstance(column, ArrowPythonObjectArray)
+    assert column.type == ArrowPythonObjectType()
+    assert column.to_pylist() == OBJECTS
+    assert isinstance(column[0], ArrowPythonObjectScalar)
+    assert column[0].as_py() == {1, 2}
+    assert column.slice(2).to_numpy().tolist() == OBJECTS[2:]
+    frame = pa.table({"x": column}).to_pandas()
+    assert frame["x"].dtype == PythonObjectDtype()
+    assert pa.Array.from_pandas(frame["x"]).to_pylist() == OBJECTS
+    again = pickle.loads(pickle.dumps(column))
+    assert again.to_pylist() == OBJECTS
+
+
+@pytest.mark.contract("F10.33")
+def test_datasets_of_python_objects(rd: Any) -> None:
+    frame = pd.DataFrame({"x": PythonObjectArray(OBJECTS)})
+    dataset = rd.from_pandas(frame)
+    assert [row["x"] for row in dataset.take_all()] == OBJECTS
+    assert list(dataset.to_pandas()["x"]) == OBJECTS
+    kept = dataset.filter(lambda row: row["x"] is not None)
+    assert [row["x"] for row in kept.take_all()] == [{1, 2}, [3], complex(0, 1)]
+
+
+@pytest.mark.contract("F10.33")
+def test_marked_arrays_and_arrays_of_several_shapes() -> None:
+    rows = [TensorArrayElement(row) for row in ARRAY]
+    assert np.array_equal(TensorArray(rows).to_numpy(), ARRAY)
+    assert rows[1].to_numpy() is not None
+    assert np.array_equal(np.asarray(rows[1]), ARRAY[1])
+    assert TensorArray(ARRAY).any()
+    assert TensorArray(ARRAY > 0).all(axis=0).tolist() == (ARRAY > 0).all(axis=0).tolist()
+    assert not TensorDtype((2,), "float32").is_variable_shaped
+    for arrays in ([np.zeros((1, 2)), np.ones((2, 2))], [np.zeros((2, 2)), np.ones((2, 2))]):
+        uneven = ArrowVariableShapedTensorArray.from_numpy(arrays)
+        assert uneven.type.ndim == 2

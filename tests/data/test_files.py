@@ -429,3 +429,24 @@ def test_files_packed_with_snappy(rd: Any, tmp_path: Path) -> None:
         "b",
     ]
     assert rd.read_binary_files(str(tmp_path / "x.csv.snappy")).take_all() == [{"bytes": plain}]
+
+
+def test_files_come_in_another_order_with_each_execution(rd: Any, tmp_path: Path) -> None:
+    for i in range(12):
+        (tmp_path / f"{i:02}.csv").write_text(f"x\n{i}\n")
+
+    def order(config: Any) -> list[list[int]]:
+        dataset = rd.read_csv(str(tmp_path), shuffle=config, override_num_blocks=1)
+        return [[row["x"] for row in dataset.take_all()] for _ in range(2)]
+
+    config = rd.FileShuffleConfig(seed=7)
+    first, second = order(config)
+    assert sorted(first) == sorted(second) == list(range(12))
+    assert first != second
+    once, again = order(rd.FileShuffleConfig(seed=7, reseed_after_execution=False))
+    assert once == again
+    assert config.get_seed(0) == config.get_seed() != config.get_seed(1)
+    assert rd.FileShuffleConfig(seed=7, reseed_after_execution=False).get_seed(5) == 7
+    assert rd.FileShuffleConfig().get_seed(5) is None
+    with pytest.raises(ValueError, match="Seed must be an integer or None"):
+        rd.FileShuffleConfig(seed="x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import clients
@@ -202,3 +203,17 @@ def test_rows_go_through_sglang(rd: Any, model: str) -> None:
     )
     (row,) = processor(rd.range(1)).take_all()
     assert (row["generated_text"], row["generated_tokens"]) == ("x>", [ord("x"), ord(">")])
+
+
+def test_configurations_of_files(tmp_path: Path) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text("model_source: small\nbatch_size: 4\nchat_template_stage: {enabled: false}\n")
+    config = TransformersEngineProcessorConfig.from_file(str(file))
+    assert (config.model_source, config.batch_size) == ("small", 4)
+    assert TokenizerStageConfig.parse_yaml("batch_size: 2").batch_size == 2
+    with file.open() as opened:
+        assert TransformersEngineProcessorConfig.parse_yaml(opened) == config
+    with pytest.raises(ValueError, match="bach_size"):
+        TokenizerStageConfig.parse_yaml("bach_size: 2")
+    with pytest.raises(FileNotFoundError):
+        TokenizerStageConfig.from_file(tmp_path / "gone.yaml")

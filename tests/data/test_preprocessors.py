@@ -8,6 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from ray.data import preprocessors
+from ray.data.preprocessor import SerializablePreprocessorBase
+from ray.data.preprocessors.version_support import (
+    SerializablePreprocessor,
+    UnknownPreprocessorError,
+)
 
 CLUSTER = {"num_cpus": 4}
 
@@ -226,3 +231,62 @@ def test_modules_of_preprocessors(module: str, names: str) -> None:
     found = importlib.import_module(f"ray.data.preprocessors.{module}")
     for name in names.split():
         assert getattr(found, name) is getattr(preprocessors, name)
+
+
+def test_versions_and_ids_of_classes() -> None:
+    class Own(preprocessors.MinMaxScaler):
+        pass
+
+    assert Own.get_version() == preprocessors.MinMaxScaler.get_version() == 1
+    Own.set_version(3)
+    assert (Own.get_version(), preprocessors.MinMaxScaler.get_version()) == (3, 1)
+    ids = {
+        "MinMaxScaler": "io.ray.preprocessors.min_max_scaler",
+        "CustomKBinsDiscretizer": "io.ray.preprocessors.custom_kbins_discretizer",
+        "TorchVisionPreprocessor": "io.ray.preprocessors.torchvision_preprocessor",
+    }
+    for name, identifier in ids.items():
+        assert getattr(preprocessors, name).get_preprocessor_class_id() == identifier
+    assert Own.get_preprocessor_class_id().endswith(".Own")
+    Own.set_preprocessor_class_id("org.example.own")
+    assert Own.get_preprocessor_class_id() == "org.example.own"
+    assert preprocessors.Chain.preferred_batch_format().value == "pandas"
+
+
+def _shift(version: int, name: str) -> type[Any]:
+    @SerializablePreprocessor(version=version, identifier="org.example.shift")
+    class Shift(SerializablePreprocessorBase):
+        def __init__(self, columns: list[str]) -> None:
+            super().__init__()
+            setattr(self, name, columns)
+
+        def _fit(self, ds: Any) -> None:
+            self.stats_ = {"by": 1.0}
+
+        def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
+            return df.assign(**{c: df[c] + self.stats_["by"] for c in getattr(self, name)})
+
+        def _get_serializable_fields(self) -> dict[str, Any]:
+            return {name: getattr(self, name)}
+
+        def _set_serializable_fields(self, fields: dict[str, Any], version: int) -> None:
+            setattr(self, name, fields["columns" if version == 1 else name])
+
+    return Shift
+
+
+def test_bytes_outlive_a_change_of_the_class() -> None:
+    fitted = _shift(1, "columns")(["x"]).fit(None)
+    data = fitted.serialize()
+    later = _shift(2, "names")
+    again = preprocessors.Preprocessor.deserialize(data)
+    assert type(again) is later
+    assert again.names == ["x"]
+    assert again.fit_status() == again.FitStatus.FITTED
+    assert again.transform_batch(pd.DataFrame({"x": [1.0]}))["x"].tolist() == [2.0]
+    later.set_preprocessor_class_id("org.example.gone")
+    with pytest.raises(UnknownPreprocessorError, match="org\\.example\\.gone") as caught:
+        preprocessors.Preprocessor.deserialize(again.serialize())
+    assert caught.value.preprocessor_type == "org.example.gone"
+    with pytest.raises(TypeError, match="SerializablePreprocessorBase"):
+        SerializablePreprocessor(version=1, identifier="x")(preprocessors.MinMaxScaler)

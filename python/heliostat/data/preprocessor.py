@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from heliostat.data.preprocessors.base import Preprocessor, PreprocessorNotFittedException
+from heliostat.data.preprocessors.version_support import SerializablePreprocessorBase
 
-__all__ = ["Preprocessor", "PreprocessorNotFittedException"]
+__all__ = ["Preprocessor", "PreprocessorNotFittedException", "SerializablePreprocessorBase"]

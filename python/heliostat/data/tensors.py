@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from heliostat.data.aliases import Value
+    from heliostat.data.extensions.object_extension import PythonObjectDtype
 
 
 class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no types
@@ -66,6 +67,42 @@ class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarro
         return cls(storage_type.field("data").type.value_type, int(serialized))
 
 
+class PythonObjectScalar(pa.ExtensionScalar):  # type: ignore[misc] # pyarrow has no types
+    """A value of a :class:`PythonObjectArray`."""
+
+    def as_py(self, **_: object) -> Value:
+        """Return the Python object; ``None``: it is missing."""
+        return None if self.value is None else pickle.loads(self.value.as_buffer())
+
+
+class PythonObjectArray(pa.ExtensionArray):  # type: ignore[misc] # pyarrow has no types
+    """An Arrow column of pickled Python objects.
+
+    Examples:
+        >>> from ray.data.extensions import ArrowPythonObjectArray
+        >>> ArrowPythonObjectArray.from_objects([{1}, None]).to_pylist()
+        [{1}, None]
+    """
+
+    @staticmethod
+    def from_objects(objects: Iterable[object]) -> pa.Array:
+        """Return a column of these objects.
+
+        Args:
+            objects: The objects; ``None`` is a missing one.
+        """
+        return from_objects(list(objects))
+
+    def to_numpy(self, zero_copy_only: bool = False, writable: bool = False) -> np.ndarray:
+        """Return an array of the objects.
+
+        Args:
+            zero_copy_only: Has no effect.
+            writable: Has no effect: the array may be written to.
+        """
+        return _object_array(_objects(self))
+
+
 class PythonObjectType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no types
     """Any Python value, pickled: what no Arrow type fits.
 
@@ -81,6 +118,18 @@ class PythonObjectType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no
 
     def __init__(self) -> None:
         super().__init__(pa.large_binary(), "heliostat.python_object")
+
+    def __arrow_ext_class__(self) -> type[PythonObjectArray]:
+        return PythonObjectArray
+
+    def __arrow_ext_scalar_class__(self) -> type[PythonObjectScalar]:
+        return PythonObjectScalar
+
+    def to_pandas_dtype(self) -> PythonObjectDtype:
+        """Return the type of a column of pandas."""
+        from heliostat.data.extensions.object_extension import PythonObjectDtype
+
+        return PythonObjectDtype()
 
     def __hash__(self) -> int:
         return hash(self.extension_name)

@@ -25,6 +25,7 @@ from heliostat.data.plan.operators import (
     Mix,
     MixStoppingCondition,
     Operator,
+    Ordered,
     Read,
     Rebundle,
     Union,
@@ -89,9 +90,10 @@ class Planner:
             merged = {**source.remote_args, **(steps[0].remote_args if steps else {})}
             size = source.concurrency or (_task_size(steps[0]) if steps else None)
             launcher = TaskLauncher(stage, merged, self._limits, size)
-            return MapOperator(
-                name, [], launcher, self._limits, self._context, reads=source.tasks()
-            )
+            tasks = source.tasks
+            if isinstance(tasks, Ordered):
+                tasks = tasks.of_execution(self._execution)
+            return MapOperator(name, [], launcher, self._limits, self._context, reads=tasks())
         if isinstance(source, Exchange) and follow(steps, source, self._context):
             return self._exchange(source, steps)
         last = steps[0]

@@ -6,7 +6,7 @@ import builtins
 import enum
 import re
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -17,15 +17,21 @@ from heliostat.data import tensors
 from heliostat.data.tensors import PythonObjectType as ArrowPythonObjectType
 from heliostat.data.tensors import VariableShapedTensorType as ArrowVariableShapedTensorType
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Value
+
 __all__ = [
     "ArrowConversionError",
     "ArrowPythonObjectType",
     "ArrowTensorArray",
     "ArrowTensorType",
     "ArrowTensorTypeV2",
+    "ArrowVariableShapedTensorArray",
     "ArrowVariableShapedTensorType",
     "FixedShapeTensorFormat",
+    "FixedShapeTensorType",
     "TensorArray",
+    "TensorArrayElement",
     "TensorDtype",
     "column_needs_tensor_extension",
     "create_arrow_fixed_shape_tensor_type",
@@ -143,6 +149,55 @@ class ArrowTensorArray:
         return tensors.from_numpy(np.asarray(arr))
 
 
+class ArrowVariableShapedTensorArray:
+    """Makes Arrow columns of arrays whose shapes may differ.
+
+    Examples:
+        >>> import numpy as np
+        >>> from ray.data.extensions import ArrowVariableShapedTensorArray
+        >>> column = ArrowVariableShapedTensorArray.from_numpy([np.zeros((2, 3)), np.zeros((4, 1))])
+        >>> column.type.ndim
+        2
+    """
+
+    @staticmethod
+    def from_numpy(arr: np.ndarray | Sequence[object], column_name: str | None = None) -> pa.Array:
+        """Return a column with a row for each of some arrays.
+
+        Args:
+            arr: The arrays, with as many dimensions each, in a list or an array of objects.
+            column_name: Has no effect.
+        """
+        return tensors.as_variable(tensors.from_list([np.asarray(one) for one in arr]))
+
+
+class TensorArrayElement:
+    """An array that is marked as a value of a column. A row of a ``TensorArray`` is the array itself here.
+
+    Args:
+        values: The array.
+
+    Examples:
+        >>> import numpy as np
+        >>> from ray.data.extensions import TensorArray, TensorArrayElement
+        >>> TensorArray([TensorArrayElement(np.zeros(2)), TensorArrayElement(np.ones(2))]).numpy_shape
+        (2, 2)
+    """
+
+    def __init__(self, values: np.ndarray) -> None:
+        self._values = np.asarray(values)
+
+    def to_numpy(self) -> np.ndarray:
+        """Return the array."""
+        return self._values
+
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self._values, dtype=dtype) if copy else np.asarray(self._values, dtype)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
 @register_extension_dtype
 class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
     """The type of a pandas column of arrays of one shape.
@@ -169,6 +224,11 @@ class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
     def element_dtype(self) -> np.dtype:
         """The numpy type of the elements."""
         return self._dtype
+
+    @property
+    def is_variable_shaped(self) -> bool:
+        """Never: arrays of several shapes are no ``TensorArray``."""
+        return False
 
     @property
     def type(self) -> np.ndarray:
@@ -324,6 +384,30 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
         if (np.asarray(indices) < 0).any() and values.dtype.kind != "f":
             values = values.astype(np.float64)
         return TensorArray(take(values, indices, allow_fill=True, fill_value=missing))
+
+    def any(
+        self, axis: int | None = None, out: np.ndarray | None = None, keepdims: bool = False
+    ) -> Value:
+        """Return whether some element is true, as numpy's function.
+
+        Args:
+            axis: The axis that goes; 0: the rows. Default: all of them.
+            out: The array that the result is written to. Default: a new one.
+            keepdims: Keep the axis, with one element. Default False.
+        """
+        return self._values.any(axis=axis, out=out, keepdims=keepdims)
+
+    def all(
+        self, axis: int | None = None, out: np.ndarray | None = None, keepdims: bool = False
+    ) -> Value:
+        """Return whether all elements are true, as numpy's function.
+
+        Args:
+            axis: The axis that goes; 0: the rows. Default: all of them.
+            out: The array that the result is written to. Default: a new one.
+            keepdims: Keep the axis, with one element. Default False.
+        """
+        return self._values.all(axis=axis, out=out, keepdims=keepdims)
 
     def copy(self) -> TensorArray:
         """Return an independent copy."""

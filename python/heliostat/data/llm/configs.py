@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import IO, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from heliostat.core.platform.extras import required
 from heliostat.util.engines.engine import Model
 
 TASKS = ("generate", "embed", "classify", "score")
@@ -31,6 +33,9 @@ def _workers(value: Concurrency | None) -> Concurrency | None:
     return value
 
 
+C = TypeVar("C", bound="_Config")
+
+
 class _Config(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
@@ -38,6 +43,36 @@ class _Config(BaseModel):
         protected_namespaces=(),
         validate_assignment=True,
     )
+
+    @classmethod
+    def parse_yaml(cls: type[C], file: str | bytes | IO[str] | IO[bytes], **kwargs: object) -> C:
+        """Return the configuration that a text of YAML holds.
+
+        Args:
+            file: The text, or an open file.
+            **kwargs: ``Loader``, of the package ``yaml``. Default: its ``SafeLoader``.
+
+        Raises:
+            ValidationError: A field is unknown, or has a wrong value.
+        """
+        yaml = required("yaml", "Configurations in YAML")
+        made: C = cls.model_validate(yaml.load(file, **{"Loader": yaml.SafeLoader, **kwargs}))
+        return made
+
+    @classmethod
+    def from_file(cls: type[C], path: str | os.PathLike[str], **kwargs: object) -> C:
+        """Return the configuration that a file of YAML holds.
+
+        Args:
+            path: The file's path.
+            **kwargs: As of :meth:`parse_yaml`.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            ValidationError: A field is unknown, or has a wrong value.
+        """
+        with open(path, encoding="utf-8") as file:
+            return cls.parse_yaml(file, **kwargs)
 
 
 class _StageConfig(_Config):

@@ -63,6 +63,18 @@ class ReadPart:
     files: list[str] = field(default_factory=list)
 
 
+class Ordered(abc.ABC):
+    """The tasks of a source whose order may differ from one execution to the next."""
+
+    @abc.abstractmethod
+    def __call__(self) -> list[ReadPart]:
+        """The tasks."""
+
+    @abc.abstractmethod
+    def of_execution(self, number: int) -> Callable[[], list[ReadPart]]:
+        """The tasks of an execution, given by its number."""
+
+
 class Pushable(abc.ABC):
     """The tasks of a source that can be told to read less."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import abc
 import enum
 import pickle
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.data import block, frames
+from heliostat.data.accessor import BatchFormat
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +56,8 @@ class Preprocessor(abc.ABC):
         FITTED = "FITTED"
 
     _is_fittable = True
+    _version = 1
+    _class_id: str | None = None
 
     def __init__(self) -> None:
         self.stats_: dict[str, Value] = {}
@@ -178,6 +182,45 @@ class Preprocessor(abc.ABC):
                 return [named] if isinstance(named, str) else list(named)
         return []
 
+    @classmethod
+    def preferred_batch_format(cls) -> BatchFormat:
+        """Return the format of the batches that it changes."""
+        return BatchFormat.PANDAS
+
+    @classmethod
+    def get_version(cls) -> int:
+        """Return the version of the class, by which what its bytes hold can be told apart. Default 1."""
+        return cls._version
+
+    @classmethod
+    def set_version(cls, version: int) -> None:
+        """Set the version of the class.
+
+        Args:
+            version: The version.
+        """
+        cls._version = version
+
+    @classmethod
+    def get_preprocessor_class_id(cls) -> str:
+        """Return the id of the class: its own, or that of :meth:`set_preprocessor_class_id`."""
+        given = cls.__dict__.get("_class_id")
+        if given is not None:
+            return str(given)
+        if cls.__module__.startswith(__package__):
+            snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+            return f"io.ray.preprocessors.{snake}"
+        return f"{cls.__module__}.{cls.__qualname__}"
+
+    @classmethod
+    def set_preprocessor_class_id(cls, identifier: str) -> None:
+        """Set the id of the class.
+
+        Args:
+            identifier: The id.
+        """
+        cls._class_id = identifier
+
     def serialize(self) -> bytes:
         """Return it with what it has learnt as bytes, for :meth:`deserialize`."""
         data: bytes = ray.cloudpickle.dumps(self)
@@ -194,6 +237,10 @@ class Preprocessor(abc.ABC):
             ValueError: The bytes are of something else.
         """
         made = pickle.loads(serialized)
+        if isinstance(made, dict) and made.keys() == {"type", "version", "fields", "stats"}:
+            from heliostat.data.preprocessors.version_support import restored
+
+            return restored(made)
         if not isinstance(made, Preprocessor):
             raise ValueError(
                 f"the bytes are of {type(made).__name__}, which is not a preprocessor."

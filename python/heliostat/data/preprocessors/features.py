@@ -369,6 +369,8 @@ class TorchVisionPreprocessor(Preprocessor):
 
     _is_fittable = False
 
+    _class_id = "io.ray.preprocessors.torchvision_preprocessor"
+
     def __init__(
         self,
         columns: list[str],

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from heliostat.data import block
 from heliostat.data.dataset import Dataset
-from heliostat.data.plan.operators import Read, ReadPart
+from heliostat.data.plan.operators import Ordered, Read, ReadPart
 from heliostat.data.sources import files as listing
 from heliostat.data.sources import formats
 from heliostat.data.sources.broken import readable
@@ -119,7 +119,7 @@ def _agreed(table: pa.Table, name: str, value: Value, path: str) -> pa.Table:
 
 
 @dataclass
-class FileReads:
+class FileReads(Ordered):
     """The tasks that read some files, cut when the dataset is executed."""
 
     source: Source
@@ -127,6 +127,12 @@ class FileReads:
     filesystem: pa.fs.FileSystem
     found: list[listing.File]
     growth: float = 1.0
+    execution: int = field(default=0, kw_only=True)
+
+    def of_execution(self, number: int) -> FileReads:
+        """The tasks of an execution, which may read the files in another order than the one before."""
+        shuffle = self.source.shuffle
+        return self if not shuffle or shuffle == "files" else replace(self, execution=number)
 
     @property
     def size(self) -> int:
@@ -139,7 +145,7 @@ class FileReads:
 
     def __call__(self) -> list[ReadPart]:
         """The tasks."""
-        ordered = listing.in_order(self.found, self.source.shuffle)
+        ordered = listing.in_order(self.found, self.source.shuffle, self.execution)
         if not ordered:
             return []
         count = read_count(len(ordered), self.size / len(ordered), self.source.blocks)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow.fs as pafs
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ class FileShuffleConfig:
         reseed_after_execution: With a seed: another order each time the same dataset is executed.
             Default True.
 
+    Raises:
+        ValueError: ``seed`` is neither None nor an integer.
+
     Examples:
         >>> import pathlib, tempfile
         >>> import ray
@@ -40,6 +44,20 @@ class FileShuffleConfig:
 
     seed: int | None = None
     reseed_after_execution: bool = True
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and not isinstance(self.seed, int):
+            raise ValueError(f"Seed must be an integer or None, got {self.seed!r}.")
+
+    def get_seed(self, execution_idx: int = 0) -> int | None:
+        """Return the seed of an execution; ``None``: there is none.
+
+        Args:
+            execution_idx: Its number, from 0.
+        """
+        if self.seed is None or not self.reseed_after_execution:
+            return self.seed
+        return int(np.random.SeedSequence([abs(self.seed), execution_idx]).generate_state(1)[0])
 
 
 @dataclass(frozen=True)
@@ -204,14 +222,15 @@ def _below(filesystem: pa.fs.FileSystem, path: str) -> Iterator[File]:
             yield File(info.path, info.size or 0)
 
 
-def in_order(files: list[File], shuffle: object) -> list[File]:
-    """The files as they are to be read."""
+def in_order(files: list[File], shuffle: object, execution: int = 0) -> list[File]:
+    """The files as they are to be read in an execution, given by its number."""
     if shuffle is None:
         return files
     if shuffle != "files" and not isinstance(shuffle, FileShuffleConfig):
         raise ValueError(f"shuffle must be None, 'files' or a FileShuffleConfig, got {shuffle!r}.")
     mixed = list(files)
-    random.Random(shuffle.seed if isinstance(shuffle, FileShuffleConfig) else None).shuffle(mixed)
+    seed = shuffle.get_seed(execution) if isinstance(shuffle, FileShuffleConfig) else None
+    random.Random(seed).shuffle(mixed)
     return mixed
 
 

@@ -158,7 +158,7 @@ class ParquetReads(FileReads, Pushable):
 
     def __call__(self) -> list[ReadPart]:
         """The tasks."""
-        ordered = listing.in_order(self.found, self.source.shuffle)
+        ordered = listing.in_order(self.found, self.source.shuffle, self.execution)
         if not ordered:
             return []
         sizes = {f.path: f.size for f in ordered}
