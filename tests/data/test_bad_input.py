@@ -6,7 +6,8 @@ import gzip
 import logging
 import os
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -401,3 +402,76 @@ def test_a_value_that_is_no_picture_says_what_it_is(ray_start: Any, tmp_path: Pa
     pytest.importorskip("PIL", reason="pictures are encoded by Pillow")
     said = sentence(lambda: ray.data.range(2).write_images(str(tmp_path), column="id"))
     assert "write_images: a value of column 'id' is not a picture, but of type int" in said
+
+
+def test_arguments_of_the_wrong_type_are_told_at_the_call(rd: Any, tmp_path: Path) -> None:
+    ds = rd.range(4)
+    lock = threading.Lock()
+    file = tmp_path / "rows.csv"
+    file.write_text("x\n1\n")
+    wrong: dict[str, Callable[[], object]] = {
+        "`limit` must be an integer, got '5'": lambda: ds.limit("5"),
+        "`limit` must be an integer, got 2.5": lambda: ds.take(2.5),
+        "limit must not be negative, got -2": lambda: ds.take(-2),
+        "`num_blocks` must be an integer, got '4'": lambda: ds.repartition("4"),
+        "`n` must be an integer, got '2'": lambda: ds.split("2"),
+        "`n` must be an integer, got 1.5": lambda: ds.streaming_split(1.5),
+        "`indices` must be an integer, got 'a'": lambda: ds.split_at_indices(["a"]),
+        "`proportions` must be a number": lambda: ds.split_proportionately(["a"]),
+        "must be an integer, None or 'auto', got 2.5": lambda: ds.map_batches(str, batch_size=2.5),
+        "`batch_size` must be an integer, got 2.5": lambda: ds.iterator().iter_batches(
+            batch_size=2.5
+        ),
+        "`override_num_blocks` must be an integer": lambda: rd.range(4, override_num_blocks="2"),
+        "`override_num_blocks` must be an integer, got 'x'": lambda: rd.read_csv(
+            str(file), override_num_blocks="x"
+        ),
+        "`fraction` must be a number, got '1'": lambda: ds.random_sample("1"),
+        "must be between 0 and 1, got 2": lambda: ds.random_sample(2),
+        "`descending` must be a bool or a list of bools": lambda: ds.sort("id", descending="x"),
+        "`cols` must be a column's name or a list of names, got 3": lambda: ds.drop_columns(3),
+        "`on` must be a column's name or a list of names, got 3": lambda: ds.min(3),
+        "`columns` must be a column's name": lambda: rd.read_parquet(str(tmp_path), columns=3),
+        "`fn_args` must be a list of arguments, got 3": lambda: ds.map(str, fn_args=3),
+        "`fn_kwargs` must be a dict of keyword arguments": lambda: ds.map(str, fn_kwargs=[1]),
+        "min_size must be <= max_size, got 4 and 2": lambda: ds.map(Keep, concurrency=(4, 2)),
+        "join() takes datasets, got list": lambda: ds.join([1], "inner", 2),
+        "Did you mean 'inner'": lambda: ds.join(ds, "innner", 2),
+        "zip() takes datasets, got list": lambda: ds.zip([1]),
+        "got the class Sum": lambda: ds.aggregate(rd.aggregate.Sum),
+        "functions are for `map_batches`": lambda: ds.with_column("y", lambda row: row),
+        "`n` must be an integer, got '4'": lambda: rd.range("4"),
+        "`n` must be an integer, got 4.5": lambda: rd.range(4.5),
+        "`shape` must be a tuple of integers": lambda: rd.range_tensor(4, shape=2),
+        "got a list with 1": lambda: rd.from_numpy([1, 2]),
+        "Columns are from_numpy's": lambda: rd.from_items({"x": [1]}),
+        "Did you mean 'append'": lambda: ds.write_csv(str(tmp_path / "o"), mode="apend"),
+        "is a file": lambda: ds.write_csv(str(file)),
+        "partition_cols: there is no column 'idd' (did you mean 'id'?)": lambda: ds.write_parquet(
+            str(tmp_path / "o"), partition_cols=["idd"]
+        ),
+        "there are files with .csv": lambda: rd.read_parquet(str(file)),
+        "lock (<unlocked": lambda: ds.map(lambda row: {"x": lock.locked()}).take(1),
+        "`fn_args` of keep cannot be sent": lambda: ds.map(keep, fn_args=(lock,)).take(1),
+    }
+    for said, use in wrong.items():
+        with pytest.raises((TypeError, ValueError, NotADirectoryError), match=re.escape(said)):
+            use()
+    assert rd.range(4.0).limit(np.int64(2)).count() == 2
+
+
+def test_a_function_of_map_that_gives_several_rows_is_sent_to_flat_map(rd: Any) -> None:
+    def several(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield row
+
+    with pytest.raises(ValueError, match="For several rows of one, use `flat_map`"):
+        rd.range(2).map(several).take_all()
+
+
+def keep(row: dict[str, Any], other: object = None) -> dict[str, Any]:
+    return row
+
+
+class Keep:
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        return row

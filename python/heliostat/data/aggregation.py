@@ -30,9 +30,9 @@ def checked(aggs: Iterable[object]) -> None:
         some = True
         if not isinstance(one, AggregateFnV2):
             hint = " Write aggregate(*aggregations) for a list." if isinstance(one, list) else ""
+            got = f"the class {one.__name__}" if isinstance(one, type) else type(one).__name__
             raise TypeError(
-                "aggregate() takes aggregations of ray.data.aggregate, such as Sum('x'), got "
-                f"{type(one).__name__}.{hint}"
+                f"aggregate() takes aggregations of ray.data.aggregate, such as Sum('x'), got {got}.{hint}"
             )
     if not some:
         raise ValueError("aggregate() needs at least one aggregation.")

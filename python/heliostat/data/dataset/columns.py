@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from heliostat.data import checks
 from heliostat.data.dataset import maps
 from heliostat.data.dataset.placement import Options
 from heliostat.data.expressions.expr import Expr, UnnestExpr
@@ -48,7 +49,7 @@ def computed(
 
 def dropped(plan: Operator, cols: str | list[str], options: Options) -> Map:
     """Without some columns."""
-    names = [cols] if isinstance(cols, str) else list(cols)
+    names = checks.names("cols", cols)
     if len(set(names)) != len(names):
         raise ValueError(f"drop_columns got a name twice: {names}")
     return _of_tables(plan, "DropColumns", DropColumns(tuple(names)), options)
@@ -56,7 +57,7 @@ def dropped(plan: Operator, cols: str | list[str], options: Options) -> Map:
 
 def selected(plan: Operator, cols: str | list[str], options: Options) -> Map:
     """Only some columns, in this order."""
-    names = [cols] if isinstance(cols, str) else list(cols)
+    names = checks.names("cols", cols)
     if not all(isinstance(c, str) for c in names):
         raise ValueError("select_columns requires all elements of 'cols' to be strings.")
     if len(set(names)) != len(names):
@@ -90,6 +91,12 @@ def _of_tables(
     return options.step(plan, MapTables(function, name), name, keeps_rows=True)
 
 
+def _instead(given: object) -> str:
+    if callable(given):
+        return "col('x') + 1 (functions are for `map_batches` and `add_column`)"
+    return f"lit({given!r})"
+
+
 def _projected(given: list[Mapping[str, Expr] | UnnestExpr]) -> list[tuple[str, Expr]]:
     """(column, expression) of the arguments of ``with_columns``; of ``unnest`` the name is empty."""
     items: list[tuple[str, Expr]] = []
@@ -108,7 +115,7 @@ def _projected(given: list[Mapping[str, Expr] | UnnestExpr]) -> list[tuple[str, 
             expr.alias(name)  # raises
         if not isinstance(expr, Expr):
             raise TypeError(
-                f"the column {name!r} needs an expression, such as lit({expr!r}), not a "
+                f"the column {name!r} needs an expression, such as {_instead(expr)}, not "
                 f"{type(expr).__name__}."
             )
     return items

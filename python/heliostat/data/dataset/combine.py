@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from heliostat.core.platform.spelling import did_you_mean
+from heliostat.data import checks
 from heliostat.data.dataset.base import Base
 from heliostat.data.execute import joins
 from heliostat.data.missing import require
@@ -63,9 +65,12 @@ def joined(
     other = on if right_on is None else right_on
     others = (other,) if isinstance(other, str) else tuple(other)
     if join_type not in joins.KINDS:
+        near = did_you_mean(str(join_type), joins.KINDS)
         raise ValueError(
-            f"Invalid join type: {join_type!r}. Must be one of {', '.join(joins.KINDS)}."
+            f"Invalid join type: {join_type!r}. Must be one of {', '.join(joins.KINDS)}.{near}"
         )
+    plans("join", [right])
+    checks.integers(num_partitions=num_partitions)
     if num_partitions is not None and num_partitions < 1:
         raise ValueError(f"`num_partitions` must be positive, got {num_partitions}.")
     if len(keys) != len(others):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import heliostat as ray
 from heliostat.data import block, frames
 from heliostat.data.block import BlockMetadata
-from heliostat.data.dataset import explain
+from heliostat.data.dataset import explain, maps
 from heliostat.data.dataset.schema import Schema
 from heliostat.data.dataset.transforms import Transforms
 from heliostat.data.iterate.iterator import DataIterator, PlanIterator
@@ -305,7 +305,7 @@ class Consumers(Transforms):
         return self._rows(limit)
 
     def _rows(self, limit: int) -> list[Row]:
-        plan = Limit(self._plan, limit)
+        plan = maps.first(self._plan, limit)
         return [row for table in self._tables(plan) for row in block.rows(table)]
 
     def take_all(self, limit: int | None = None) -> list[Row]:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from heliostat.data import block
+from heliostat.data import block, checks
 from heliostat.data.dataset.placement import Options
 from heliostat.data.expressions import text
 from heliostat.data.expressions.expr import Expr, UnnestExpr
@@ -84,7 +84,7 @@ def batches(
             "You must provide `batch_size` to `map_batches` when requesting GPUs. The best size "
             "depends on the model and on the GPU's memory: use the largest that fits."
         )
-    if isinstance(batch_size, str) and batch_size != "auto":
+    if not (batch_size is None or batch_size == "auto" or isinstance(batch_size, int)):
         raise ValueError(f"batch_size must be an integer, None or 'auto', got {batch_size!r}.")
     size = batch_size if isinstance(batch_size, int) else 0
     if size < 1 and batch_size not in (None, "auto"):
@@ -103,6 +103,7 @@ def batches(
 
 def first(plan: Operator, limit: int) -> Limit:
     """The first rows."""
+    checks.integers(limit=limit)
     if limit < 0:
         raise ValueError(f"limit must not be negative, got {limit}.")
     return Limit(plan, limit)
@@ -110,8 +111,9 @@ def first(plan: Operator, limit: int) -> Limit:
 
 def sampled(plan: Operator, fraction: float, seed: int | RandomSeedConfig | None) -> Map:
     """Each row with a probability."""
+    checks.number("fraction", fraction)
     if fraction < 0 or fraction > 1:
-        raise ValueError("Fraction must be between 0 and 1.")
+        raise ValueError(f"Fraction must be between 0 and 1, got {fraction}.")
     if analysis.rows(plan) == 0:
         raise ValueError("Cannot sample from an empty Dataset.")
     return Map(plan, MapStream(RandomSample(fraction, checked(seed)), "RandomSample"))

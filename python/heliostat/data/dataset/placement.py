@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,11 @@ class Options:
 
     def udf(self, fn: Function) -> Udf:
         """The function or class with its arguments."""
+        for name, value in self.arguments.items():
+            is_named = name.endswith("kwargs")
+            if not isinstance(value, Mapping if is_named else Iterable) or isinstance(value, str):
+                wanted = "a dict of keyword arguments" if is_named else "a list of arguments"
+                raise TypeError(f"`{name}` must be {wanted}, got {value!r}.")
         args, kwargs, constructor_args, constructor_kwargs = map(self.arguments.get, ARGUMENTS)
         return Udf(
             fn,

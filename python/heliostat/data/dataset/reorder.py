@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from heliostat.data import checks
 from heliostat.data.dataset.base import Base, key_names
 from heliostat.data.execute import exchanges
 from heliostat.data.missing import require
@@ -29,6 +30,7 @@ def repartitioned(
     """The same rows in other blocks."""
     if (num_blocks is None) == (target_num_rows_per_block is None):
         raise ValueError("Exactly one of `num_blocks` or `target_num_rows_per_block` must be set.")
+    checks.integers(num_blocks=num_blocks, target_num_rows_per_block=target_num_rows_per_block)
     for value in (num_blocks, target_num_rows_per_block):
         if value is not None and value < 1:
             raise ValueError(f"the number of blocks or rows must be positive, got {value}.")
@@ -56,6 +58,8 @@ def ordered(
     if not key:
         raise ValueError("The 'key' parameter cannot be None for sorting.")
     keys = key_names(key)
+    if not isinstance(descending, bool | list | tuple):
+        raise TypeError(f"`descending` must be a bool or a list of bools, got {descending!r}.")
     flags = [descending] * len(keys) if isinstance(descending, bool) else list(descending)
     if len(flags) != len(keys):
         raise ValueError(

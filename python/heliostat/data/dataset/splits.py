@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from heliostat.data import checks
 from heliostat.data.execute.exchanges import at_rows
 from heliostat.data.expressions import col
 from heliostat.data.plan.operators import Bundle, InputBlocks
@@ -37,6 +38,7 @@ def parts(
     dataset: Dataset, n: int, equal: bool, locality_hints: list[ActorHandle] | None
 ) -> list[MaterializedDataset]:
     """So many parts of about the same number of rows."""
+    checks.integers(n=n)
     if n <= 0:
         raise ValueError(f"The number of splits {n} is not positive.")
     if locality_hints is not None and len(locality_hints) != n:
@@ -55,6 +57,8 @@ def at_indices(dataset: Dataset, indices: list[int]) -> list[MaterializedDataset
     """Parts that begin at these row numbers."""
     if len(indices) < 1:
         raise ValueError("indices must be at least of length 1")
+    for index in indices:
+        checks.integers(indices=index)
     if sorted(indices) != list(indices):
         raise ValueError("indices must be sorted")
     if indices[0] < 0:
@@ -68,8 +72,12 @@ def proportionately(dataset: Dataset, proportions: list[float]) -> list[Material
     """Parts of these fractions of the rows, and the rest."""
     if len(proportions) < 1:
         raise ValueError("proportions must be at least of length 1")
+    for proportion in proportions:
+        checks.number("proportions", proportion)
     if sum(proportions) >= 1:
-        raise ValueError("proportions must sum to less than 1")
+        raise ValueError(
+            f"proportions must sum to less than 1, got {list(proportions)}: the last part is the rest."
+        )
     if any(p <= 0 for p in proportions):
         raise ValueError("proportions must be bigger than 0")
     bundles = _have(dataset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from heliostat.data import aggregate
+from heliostat.data import aggregate, checks
 from heliostat.data.aggregation import checked
 from heliostat.data.dataset.base import Base
 from heliostat.data.plan.operators import Map
@@ -29,7 +29,7 @@ def single(
     **options: object,
 ) -> Value:
     """The result of an aggregation of one column; of several, by name; None: of all that there are."""
-    columns = [on] if isinstance(on, str) else on
+    columns = on if on is None else checks.names("on", on)
     if columns is None:
         schema = dataset._arrow_schema()
         columns = list(schema.names) if schema is not None else []

@@ -165,6 +165,7 @@ class Transforms(Base):
 
         Raises:
             ValueError: ``limit`` is negative.
+            TypeError: It is not an integer.
 
         Examples:
             >>> import ray
@@ -185,6 +186,7 @@ class Transforms(Base):
 
         Raises:
             ValueError: ``fraction`` is not between 0 and 1, or the dataset is known to be empty.
+            TypeError: It is not a number.
 
         Examples:
             >>> import ray
@@ -471,7 +473,7 @@ class Transforms(Base):
             >>> ray.data.range(1).zip(ray.data.from_items(["a"])).take_all()
             [{'id': 0, 'item': 'a'}]
         """
-        plans = (self._plan, *combine.plans("mix", other))
+        plans = (self._plan, *combine.plans("zip", other))
         return self._derive(Exchange(plans, "Zip", joins.Zip()))
 
     def join(

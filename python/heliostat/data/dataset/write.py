@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from heliostat.data import tfrecords
+from heliostat.data import checks, missing, tfrecords
 from heliostat.data.catalog import Catalog, CatalogAccessMode, ReaderFormat, resolved
 from heliostat.data.dataset import writing
 from heliostat.data.dataset.consume import Consumers
@@ -75,7 +75,8 @@ class Writers(Consumers):
             )
         path, options = writing.at(catalog, path, options)
         ours, theirs = FileOptions.of("write_parquet", options, writing.of_parquet)
-        columns = list(partition_cols or [])
+        columns = checks.names("partition_cols", partition_cols or [])
+        missing.require(columns, self._known_columns(), "write_parquet: partition_cols")
         encode = files.ParquetBytes(theirs, arrow_parquet_args_fn, columns)
         rows = max_rows_per_file
         writing.to_files(
@@ -310,7 +311,7 @@ class Writers(Consumers):
 
         sink = DeltaSink(
             path,
-            SaveMode(mode),
+            checks.save_mode(mode),
             partition_by,
             storage_options,
             schema_mode,
@@ -420,7 +421,9 @@ class Writers(Consumers):
         options: dict[str, object] = {"max_rows_per_file": max_rows_per_file}
         if data_storage_version is not None:
             options["data_storage_version"] = data_storage_version
-        sink = LanceSink(path, schema, SaveMode(mode), min_rows_per_file, options, storage_options)
+        sink = LanceSink(
+            path, schema, checks.save_mode(mode), min_rows_per_file, options, storage_options
+        )
         if sink.check():
             writing.to_sink(self, sink, ray_remote_args, concurrency)
 

@@ -13,7 +13,7 @@ import heliostat as ray
 from heliostat.core.platform.preload import mentioned
 from heliostat.data.execute.launch import UNTAKEN_MAX, arguments, cpus_of
 from heliostat.data.execute.limits import Limits
-from heliostat.data.execute.work import MapWorker, Stage
+from heliostat.data.execute.work import MapWorker, Stage, stored
 from heliostat.data.plan.operators import ActorPoolStrategy
 from heliostat.exceptions import GetTimeoutError
 from heliostat.util import why
@@ -36,7 +36,7 @@ class ActorLauncher:
         strategy: ActorPoolStrategy,
     ) -> None:
         self._strategy, self._limits = strategy, limits
-        self._holder = [ray.put(stage)]
+        self._holder = stored(stage)
         self._default_cpus = remote_args.get("num_cpus") is None
         self.cpus = cpus_of(remote_args)
         self.gpus = float(remote_args.get("num_gpus") or 0)

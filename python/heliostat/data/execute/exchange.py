@@ -23,7 +23,7 @@ from heliostat.data.execute.launch import Input, arguments
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.task_blocks import next_block
-from heliostat.data.execute.work import Stage, run_stage
+from heliostat.data.execute.work import Stage, run_stage, stored
 from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import MapStream, Transform
 from heliostat.util import why
@@ -229,7 +229,7 @@ class Tasks:
                 stage = self._stage(function)
                 cuts, given = arguments(inputs)
                 run = remote.options(**self._options(num_returns="streaming"))
-                generator = run.remote(stage.key, [ray.put(stage)], number, cuts, *given)
+                generator = run.remote(stage.key, stored(stage), number, cuts, *given)
                 running.append(_Job(generator))
                 number += 1
                 self._count()

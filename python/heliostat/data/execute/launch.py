@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.data.execute.limits import Limits
-from heliostat.data.execute.work import Stage, run_stage
+from heliostat.data.execute.work import Stage, run_stage, stored
 from heliostat.data.plan.operators import Bundle, ReadPart
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class TaskLauncher:
         self, stage: Stage, remote_args: RemoteArgs, limits: Limits, size: int | None
     ) -> None:
         self._stage, self._limits = stage, limits
-        self._holder = [ray.put(stage)]
+        self._holder = stored(stage)
         self._size = size
         self._default_cpus = remote_args.get("num_cpus") is None
         self.cpus = cpus_of(remote_args)

@@ -27,6 +27,7 @@ from heliostat.data.plan.transforms import Transform
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from heliostat import ObjectRef
     from heliostat.data.block import BlockMetadata
 
 
@@ -44,6 +45,22 @@ class Stage:
     context: DataContext
     execution: int = 0  # how many the same settings have had before
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+def stored(stage: Stage) -> list[ObjectRef]:
+    """The stage in the object store, in a list, in which tasks get the reference.
+
+    Raises:
+        TypeError: A function or what it is called with cannot be pickled: what in it cannot is named.
+    """
+    try:
+        return [ray.put(stage)]
+    except TypeError:
+        for transform in stage.transforms:
+            said = "" if transform.udf is None else transform.udf.unpicklable()
+            if said:
+                raise TypeError(said) from None
+        raise
 
 
 class OpenStage:

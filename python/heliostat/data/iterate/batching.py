@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from heliostat.data import block
+from heliostat.data import block, checks
 from heliostat.data.plan.transforms import rebatched
 
 PIECE_BYTES_MIN = 1 << 20  # on average, of the pieces of a block that are not joined
@@ -18,6 +18,7 @@ def check(
 ) -> None:
     """Raise ``ValueError`` for arguments of an iteration that make no sense."""
     block.check_format(batch_format)
+    checks.integers(batch_size=batch_size, local_shuffle_buffer_size=shuffle_buffer)
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"`batch_size` must be a positive integer or None, got {batch_size!r}.")
     if shuffle_buffer is not None and shuffle_buffer < 1:

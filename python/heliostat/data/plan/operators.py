@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from heliostat.data import checks
 from heliostat.data.expressions.expr import Expr
 from heliostat.data.plan.transforms import Transform
 
@@ -121,6 +122,7 @@ class TaskPoolStrategy:
     """
 
     def __init__(self, size: int | None = None) -> None:
+        checks.integers(size=size)
         if size is not None and size < 1:
             raise ValueError(f"`size` must be at least 1, got {size}.")
         self.size = size
@@ -174,6 +176,7 @@ class ActorPoolStrategy:
         max_concurrent_calls_per_actor: int | None = None,
         enable_true_multi_threading: bool | None = None,
     ) -> None:
+        checks.integers(size=size, min_size=min_size, max_size=max_size, initial_size=initial_size)
         if size is not None:
             if size < 1:
                 raise ValueError(f"size must be >= 1, got {size}.")
@@ -183,7 +186,7 @@ class ActorPoolStrategy:
         if min_size is not None and min_size < 1:
             raise ValueError(f"min_size must be >= 1, got {min_size}.")
         if max_size is not None and max_size < (min_size or 1):
-            raise ValueError("min_size must be <= max_size.")
+            raise ValueError(f"min_size must be <= max_size, got {min_size or 1} and {max_size}.")
         if max_tasks_in_flight_per_actor is not None and max_tasks_in_flight_per_actor < 1:
             raise ValueError("max_tasks_in_flight_per_actor must be >= 1.")
         self.min_size: int = min_size or 1

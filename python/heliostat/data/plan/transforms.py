@@ -402,9 +402,11 @@ def _checked_dicts(results: list[Value], fn: Opened, done: int) -> list[Row]:
     """The results of a function of `map`, of which ``done`` were before these."""
     if not block.are_dicts(results):
         wrong = [isinstance(r, Mapping) for r in results].index(False)
+        several = isinstance(results[wrong], list | tuple | Iterator)
+        hint = " For several rows of one, use `flat_map`." if several else ""
         raise ValueError(
             f"{fn.name} returned {type(results[wrong])} for "
-            f"{task.place((done + wrong, 1))}; a function of `map` returns a dict."
+            f"{task.place((done + wrong, 1))}; a function of `map` returns a dict.{hint}"
         )
     return results
 

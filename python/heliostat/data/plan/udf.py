@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
+import reprlib
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -114,6 +116,30 @@ class Udf:
             getattr(self.fn, "func", None), "__name__", type(self.fn).__name__
         )
         return str(name)
+
+    def unpicklable(self) -> str:
+        """The sentence that workers cannot get it, with the parts that cannot be pickled; "": they can."""
+        from heliostat.util import inspect_serializability
+
+        given = {
+            self.name: self.fn,
+            "fn_args": self.args,
+            "fn_kwargs": self.kwargs,
+            "fn_constructor_args": self.constructor_args,
+            "fn_constructor_kwargs": self.constructor_kwargs,
+        }
+        for what, part in given.items():
+            fine, failures = inspect_serializability(part, what, print_file=io.StringIO())
+            if fine:
+                continue
+            parts = {".".join(one.path[1:]) or what: reprlib.repr(one.obj) for one in failures}
+            where = "the function" if part is self.fn else f"`{what}` of"
+            return (
+                f"{where} {self.name} cannot be sent to workers, because "
+                f"{', '.join(f'{name} ({value})' for name, value in parts.items())} cannot be pickled. "
+                "Make it in the function, or in the constructor of a class: then each worker has its own."
+            )
+        return ""
 
     def open(self) -> Opened:
         """Make it ready to be called in this process."""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.fs
 
 from heliostat.core.platform.extras import required
-from heliostat.data import block, frames, tensors
+from heliostat.data import block, checks, frames, tensors
 from heliostat.data.plan import task
 from heliostat.data.retries import retried
 from heliostat.data.sources.files import resolve
@@ -235,10 +235,14 @@ def prepare(
     Raises:
         ValueError: It is there, and the mode says that it must not be.
     """
-    mode = SaveMode(getattr(mode, "value", mode))
+    mode = checks.save_mode(mode)
     bare, used = resolve(path, filesystem)
     info = retried(lambda: used.get_file_info(bare), "a look at a folder")
     there = info.type != pa.fs.FileType.NotFound
+    if info.type == pa.fs.FileType.File:
+        raise NotADirectoryError(
+            f"{path} is a file: files are written into a folder, under names of their own."
+        )
     if there:
         if mode is SaveMode.IGNORE:
             return None

@@ -178,7 +178,11 @@ def find(
     if not chosen and not ignore_missing:
         what = f"No files found under {several}."
         if found:
-            raise ValueError(f"{what[:-1]} with one of the extensions {list(extensions or ())}.")
+            others = sorted({posixpath.splitext(f.path)[1] or "no extension" for f in found})
+            raise ValueError(
+                f"{what[:-1]} with one of the extensions {list(extensions or ())}; there are files with "
+                f"{', '.join(others[:5])}. file_extensions=None reads files of any name."
+            )
         raise ValueError(f"{what} Note that listing skips names starting with '_' or '.'.")
     return chosen, used
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 import heliostat as ray
-from heliostat.data import block, frames, tensors
+from heliostat.data import block, checks, frames, tensors
 from heliostat.data.context import DataContext
 from heliostat.data.dataset import Dataset, MaterializedDataset
 from heliostat.data.plan.operators import Bundle, InputBlocks, Read, ReadPart
@@ -48,6 +48,7 @@ def _blocks(override: int | None, parallelism: int) -> int | None:
             stacklevel=4,
         )
     wanted = override if override is not None else (parallelism if parallelism != -1 else None)
+    checks.integers(override_num_blocks=wanted)
     if wanted is not None and wanted < 1:
         raise ValueError(f"override_num_blocks must be positive, got {wanted}.")
     return wanted
@@ -82,8 +83,9 @@ def from_items(
         3
     """
     given: object = items
-    if not isinstance(given, Iterable):
-        raise TypeError(f"from_items() takes a list of rows, got {type(given).__name__}.")
+    if not isinstance(given, Iterable) or isinstance(given, Mapping | str | bytes):
+        hint = " Columns are from_numpy's, or from_arrow's." if isinstance(given, Mapping) else ""
+        raise TypeError(f"from_items() takes a list of rows, got {type(given).__name__}.{hint}")
     items = list(given)
     count = _blocks(override_num_blocks, parallelism) or ITEMS_BLOCKS_MAX
     return put_tables([block.from_rows(items[a:b]) for a, b in spans(len(items), count)])
@@ -96,14 +98,23 @@ def from_numpy(ndarrays: object) -> MaterializedDataset:
     Args:
         ndarrays: The array or arrays.
 
+    Raises:
+        TypeError: One is a single value.
+
     Examples:
         >>> import ray
         >>> import numpy as np
         >>> ray.data.from_numpy(np.ones((2, 3))).schema().names
         ['data']
     """
-    arrays = _several(ndarrays, "array", "shape")
-    return put_tables([pa.table({block.DATA: tensors.from_numpy(np.asarray(a))}) for a in arrays])
+    arrays = [np.asarray(one) for one in _several(ndarrays, "array", "shape")]
+    for array in arrays:
+        if not array.ndim:
+            raise TypeError(
+                f"from_numpy() takes an array or a list of arrays, got a list with {array.item()!r}. For a "
+                "list of values, from_numpy(np.array(values)), or from_items(values)."
+            )
+    return put_tables([pa.table({block.DATA: tensors.from_numpy(array)}) for array in arrays])
 
 
 @spelled
@@ -333,6 +344,7 @@ def range_tensor(
     """
     wanted = _blocks(override_num_blocks, parallelism)
 
+    checks.shape(shape)
     row_bytes = 8 * int(np.prod(shape))
     return _ranged("RangeTensor", n, row_bytes, _Filled(tuple(shape)), wanted, concurrency)
 
@@ -345,6 +357,9 @@ def _ranged(
     wanted: int | None,
     concurrency: int | None,
 ) -> Dataset:
+    given: object = n
+    if not (isinstance(given, float) and given.is_integer()):
+        checks.integers(n=n)
     n = max(0, int(n))
 
     reads = _RangeReads(make, n, row_bytes, wanted)

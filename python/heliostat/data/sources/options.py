@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from heliostat.core.platform.spelling import nearest
+from heliostat.data import checks
 
 if TYPE_CHECKING:
     from heliostat.data.aliases import RemoteArgs, Value
@@ -195,6 +196,7 @@ def blocks(options: dict[str, Value], stacklevel: int) -> int | None:
             stacklevel=stacklevel + 1,
         )
     wanted = options.pop("override_num_blocks", None)
+    checks.integers(parallelism=parallelism, override_num_blocks=wanted)
     if wanted is None:
         wanted = parallelism if parallelism > 0 else None
     if wanted is not None and wanted < 1:

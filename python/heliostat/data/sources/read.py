@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from heliostat.data import checks
 from heliostat.data.catalog import ReaderFormat, resolved
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources import files as listing
@@ -510,7 +511,7 @@ def read_parquet(
         100
     """
     if columns is not None:
-        columns = [columns] if isinstance(columns, str) else list(columns)
+        columns = checks.names("columns", columns)
         twice = [name for name in columns if columns.count(name) > 1]
         if twice:
             raise ValueError(f"read_parquet: columns={columns} has {twice[0]!r} twice.")

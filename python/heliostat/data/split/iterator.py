@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import heliostat as ray
+from heliostat.data import checks
 from heliostat.data.context import DataContext
 from heliostat.data.execute.stats import ExecutionStats
 from heliostat.data.iterate.iterator import DataIterator
@@ -69,6 +70,7 @@ def streaming_split(
     dataset: Dataset, n: int, equal: bool, locality_hints: list[str] | None
 ) -> list[DataIterator]:
     """Start the coordinator; returns an iterator for each consumer."""
+    checks.integers(n=n)
     if n <= 0:
         raise ValueError(f"The number of splits must be positive, got {n}.")
     if locality_hints is not None and len(locality_hints) != n:
