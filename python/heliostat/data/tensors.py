@@ -68,7 +68,13 @@ class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarro
 
 
 class PythonObjectScalar(pa.ExtensionScalar):  # type: ignore[misc] # pyarrow has no types
-    """A value of a :class:`PythonObjectArray`."""
+    """A value of a :class:`PythonObjectArray`.
+
+    Examples:
+        >>> from ray.data.extensions import ArrowPythonObjectArray
+        >>> ArrowPythonObjectArray.from_objects([{1}])[0].as_py()
+        {1}
+    """
 
     def as_py(self, **_: object) -> Value:
         """Return the Python object; ``None``: it is missing."""

@@ -18,7 +18,13 @@ _registered: dict[str, type[SerializablePreprocessorBase]] = {}
 
 
 class UnknownPreprocessorError(ValueError):
-    """Bytes are of a class that is not registered in this process."""
+    """Bytes are of a class that is not registered in this process.
+
+    Examples:
+        >>> from ray.data.preprocessors.version_support import UnknownPreprocessorError
+        >>> UnknownPreprocessorError("org.example.gone").preprocessor_type
+        'org.example.gone'
+    """
 
     def __init__(self, preprocessor_type: str) -> None:
         self.preprocessor_type = preprocessor_type
@@ -95,6 +101,15 @@ def SerializablePreprocessor(version: int, identifier: str) -> Callable[[Class],
 
     Raises:
         TypeError: The class does not derive from ``SerializablePreprocessorBase``.
+
+    Examples:
+        >>> from ray.data.preprocessors import MinMaxScaler
+        >>> from ray.data.preprocessors.version_support import SerializablePreprocessor
+        >>> try:
+        ...     SerializablePreprocessor(version=1, identifier="org.example.scaler")(MinMaxScaler)
+        ... except TypeError as error:
+        ...     print("for SerializablePreprocessorBase" if "derive" in str(error) else error)
+        for SerializablePreprocessorBase
     """
 
     def register(cls: Class) -> Class:
