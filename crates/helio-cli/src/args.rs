@@ -302,7 +302,7 @@ pub(crate) struct Start {
     /// The one TCP port of the node [default: any free port]. For the head use `--port`.
     #[arg(long, value_name = "PORT")]
     pub(crate) node_manager_port: Option<u16>,
-    /// The same as `--node-manager-port`: objects use that port, too.
+    /// The port for objects, which is that of `--node-manager-port`.
     #[arg(long, value_name = "PORT")]
     pub(crate) object_manager_port: Option<u16>,
     /// Accepted and without effect: workers listen on no port of their own.
@@ -403,7 +403,7 @@ pub(crate) struct Dashboard {
     pub(crate) dashboard_allowed_hosts: Vec<String>,
 }
 
-/// The same for the daemon.
+/// The address of the HTTP server of a head that is started.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct DashboardAddress {
     /// Serve the dashboard there.

@@ -56,7 +56,7 @@ pub(crate) fn begin(session_dir: &Path, token: &str, host: &str) -> Result<Arc<I
     Ok(identity)
 }
 
-/// The same for a process that ends soon.
+/// Shows a certificate of the session, for a process that ends before the certificate is to be renewed.
 pub(crate) fn begin_for_now(
     folder: &Path,
     token: &str,

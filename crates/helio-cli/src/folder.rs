@@ -179,7 +179,7 @@ pub(crate) fn current_cluster_moved(temp_dir: &Path, before: &str, address: &str
     }
 }
 
-/// Nobody is to look for that cluster any more.
+/// Removes the address of that cluster from where commands look for one.
 pub(crate) fn forget_current_cluster(temp_dir: &Path, address: &str) {
     if current_cluster(temp_dir).is_some_and(|named| named == address) {
         // The file may be gone already.

@@ -100,7 +100,8 @@ pub(crate) fn await_head(
     })
 }
 
-/// Nobody listens there yet, the machine is not up, or its name is not known yet.
+/// Whether a connection may succeed later: nobody listens there yet, the machine is not up, or its name is not known
+/// yet.
 fn may_come(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput)
 }

@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 pub(crate) enum Port {
     /// Other machines connect there.
     Open(Arc<TcpListener>),
-    /// Nobody listens: the number only names the session, and no other gets it while the socket is open.
+    /// A port without a listener: the number only names the session, and no other gets it while the socket is open.
     Name { number: u16, _socket: OwnedFd },
 }
 

@@ -154,7 +154,7 @@ fn death(row: &Row) -> String {
     message.map(shown).unwrap_or_default()
 }
 
-/// As its maker would say it, who is not there any more.
+/// The answer about an actor that its maker, which has ended, would give.
 fn of_actor(row: &Row) -> String {
     let name = field(row, "class_name");
     let (why, cause) = (field(row, "why"), death(row));
@@ -169,7 +169,7 @@ fn of_actor(row: &Row) -> String {
     }
 }
 
-/// As `heliostat.util.why` says it of a group.
+/// The answer about a placement group, in the words of `heliostat.util.why`.
 fn of_group(row: &Row) -> String {
     let name = match field(row, "name").as_str() {
         "" => String::new(),

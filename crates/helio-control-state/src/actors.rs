@@ -115,6 +115,7 @@ impl Actor {
 
     /// The node that has its process, or may have it.
     fn place(&self) -> Option<NodeId> {
+        // If that node dies before it has registered again, the actor is lost with it.
         let may_be_there = self.state == State::Recovering && !self.home.is_nil();
         self.node_id().or(may_be_there.then_some(self.home))
     }
@@ -149,6 +150,7 @@ impl Actor {
 
     /// Whether another restart is left to it, or it moves.
     fn has_restarts(&self) -> bool {
+        // A move to another node is not the actor's failure.
         let n_restarts = i64::from(self.incarnation - self.moves);
         let most = match self.spec.max_restarts {
             1 if mutant!("one-restart-refused") => 0,
@@ -160,6 +162,7 @@ impl Actor {
     }
 
     pub(crate) fn may_restart(&self, cause: &DeathCause) -> bool {
+        // What failed in its constructor, or could not be started, would fail in the same way again.
         let final_end = cause.is_intended()
             || matches!(
                 cause.kind,
@@ -295,6 +298,8 @@ impl Actors {
         }
         if !spec.detached {
             self.owned.insert(spec.owner.worker_id, actor_id);
+            // Counted by node, too: when a node registers again, its owners are compared with the processes that it
+            // has.
             *self.owners.entry((spec.owner.node_id, spec.owner.worker_id)).or_default() += 1;
         }
         self.of_job.insert(spec.job_id, actor_id);
@@ -309,6 +314,7 @@ impl Actors {
         change: impl FnOnce(&mut Actor) -> R,
     ) -> Option<R> {
         let actor = self.actors.get_mut(&actor_id)?;
+        // The indexes are derived from what changes: here alone, so that no rule can forget them.
         let (before, was_dead) = (actor.place(), actor.is_dead());
         let result = change(actor);
         let after = actor.place();
@@ -337,9 +343,11 @@ impl Actors {
         actor.why.clear();
         let name = (actor.spec.namespace.clone(), actor.own.name().to_owned());
         let owner = (actor.spec.owner.node_id, actor.spec.owner.worker_id);
+        // Millions of dead actors may be remembered: they keep what a listing shows, and not what a start needs.
         actor.spec = self.specs.of_dead(&actor.spec);
         actor.own.forget();
         self.of_job.remove(actor.spec.job_id, actor_id);
+        // Another actor may have taken the name since then.
         if self.names.get(&name) == Some(&actor_id) {
             self.names.remove(&name);
         }

@@ -14,7 +14,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// There is no room, as that clause says, or again. Returns what is news.
+    /// Notes that the disk has no room, as that clause says, or has some again. Returns what is news.
     pub(crate) fn on_room(&mut self, full: Option<String>) -> Option<Note> {
         let is_news = self.full.is_some() != full.is_some();
         self.full = full;

@@ -98,7 +98,7 @@ impl ActorQueue {
             .map(|(shape, queue)| (shape, &queue.strategy, queue.actors.values().copied()))
     }
 
-    /// As many queues as a listing has rows.
+    /// The queues of a listing, no more than it has rows.
     pub(crate) fn listed(
         &self,
     ) -> impl Iterator<Item = (&Shape, &Strategy, impl ExactSizeIterator<Item = ActorId>)> {

@@ -95,6 +95,7 @@ impl Subscriptions {
     }
 
     fn number(&mut self, subscriber: Subscriber) -> u32 {
+        // After four thousand million processes the numbers begin anew, and some may be in use.
         while self.processes.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
@@ -120,6 +121,7 @@ impl Subscriptions {
         if self.unknown.len() >= UNKNOWN_ACTORS_MAX {
             return false;
         }
+        // The time of the first one: a second handle does not prolong the wait.
         self.unknown.entry(actor_id).or_insert(now_ms);
         self.add(actor_id, subscriber);
         true

@@ -115,12 +115,14 @@ impl Verdict {
     pub(crate) fn look(&mut self, now_ms: u64, patience: Patience, sights: &[Sight]) -> Verdicts {
         let mut verdicts = Verdicts::default();
         let is_missed = |sight: &&Sight| sight.silence_ms >= patience.suspect_ms();
+        // A node on the head's own machine is heard whatever the network does: it is no sign of being cut off.
         let elsewhere = sights.iter().filter(|sight| !sight.is_here);
         let n_elsewhere = elsewhere.clone().count();
         let n_missed = elsewhere.clone().filter(is_missed).count();
         let is_lonely = n_elsewhere == 1;
         let in_doubt =
             self.is_cut_off || (n_missed > 0 && 2 * n_missed > n_elsewhere && !is_lonely);
+        // Silence that fell into a doubt may be this head's own fault: it counts from the end of that on.
         if in_doubt {
             self.sure_since_ms = now_ms;
         }
@@ -145,6 +147,8 @@ impl Verdict {
             };
             let counted_ms =
                 if sight.is_here { sight.silence_ms } else { sight.silence_ms.min(sure_ms) };
+            // Doubt delays a verdict, and does not prevent it: a node that is silent for so long is of no use, whosever
+            // fault it is.
             if counted_ms >= evident_ms || sight.silence_ms >= patience.patience_ms {
                 let cause = self.cause(sight, is_confirmed, evident_ms);
                 verdicts.dead.push((sight.node_id, cause));

@@ -13,10 +13,10 @@ pub(crate) enum Input {
     Message { node_id: NodeId, number: u64, message: NodeToControl },
     /// The node's connection ended.
     Closed { node_id: NodeId, number: u64 },
-    /// Somebody asks what cluster this is.
+    /// A process that asks what cluster this is.
     Observer { writer: Writer },
     /// The cluster is to end.
     Stop { reason: String },
-    /// This head is to end; the cluster waits for another one.
+    /// The order to end this head, while the cluster waits for another one.
     Leave,
 }

@@ -33,13 +33,13 @@ use crate::{App, job_routes, told_routes, train_routes};
 const EVERY: Duration = Duration::from_millis(200);
 /// Between two looks there is so many times the time that the one before, and the answers after it, took.
 const SHARE: u32 = 200;
-/// So much a row takes that is made to see whether it has changed.
+/// The time that one row takes which is made to see whether it has changed.
 const FOR_EACH: Duration = Duration::from_micros(5);
 /// A round of questions about calls that is not older is new: another one comes soon.
 const ROUND: Duration = Duration::from_millis(400);
 /// A page that has gone away is noticed when something is sent.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
-/// So much a byte takes of what drivers tell of their runs, which is read to see whether it has changed.
+/// The time that one byte takes of what drivers tell of their runs, which is read to see whether it has changed.
 const FOR_EACH_BYTE: Duration = Duration::from_nanos(5);
 /// The use of nodes, which changes with each call, is said no more often.
 const USE_EVERY: Duration = Duration::from_secs(1);

@@ -31,7 +31,7 @@ use crate::reply::{self, Refusal, Reply};
 /// How large the body of a submission may be, and how long it may take to arrive.
 pub(crate) const BODY_MAX: usize = 4 << 20;
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
-/// So much beyond what is allowed is read and dropped.
+/// How many bytes beyond what is allowed are read and dropped.
 const DROPPED_MAX: usize = 64 << 20;
 
 /// The longest pause in the upload of an archive.

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::answers::tasks::ListingAbout;
 
-/// As many rows as one answer may have; Ray has no more at all.
+/// How many rows one answer may have; Ray has no more at all.
 pub(crate) const LIMIT_MAX: usize = 10_000;
 const LIMIT: usize = 100;
 

@@ -67,13 +67,13 @@ pub(crate) fn enveloped(result: impl Serialize) -> Reply {
     json(&Envelope::of(Inner { result }))
 }
 
-/// The same of a result that is written already.
+/// The envelope around a result that is JSON already.
 pub(crate) fn enveloped_text(result: &str) -> Reply {
     let body = format!("{{\"result\":true,\"msg\":\"\",\"data\":{{\"result\":{result}}}}}");
     typed(StatusCode::OK, "application/json", body)
 }
 
-/// The same when it went wrong.
+/// The envelope around a refusal.
 pub(crate) fn enveloped_refusal(refusal: &Refusal) -> Reply {
     let data = Inner { result: None::<()> };
     json_with(refusal.status, &Envelope { result: false, msg: refusal.text.clone(), data })

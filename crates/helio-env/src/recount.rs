@@ -8,13 +8,13 @@ use crate::settings;
 /// When the next recount of a machine is due.
 #[derive(Debug, Default)]
 pub struct Recount {
-    /// So many events from one to the next; 0: never.
+    /// How many events pass between two recounts; 0: there are none.
     every: u64,
     left: u64,
 }
 
 impl Recount {
-    /// As [`RECOUNT_EVERY`] says in this process's environment; never where its text is not a number.
+    /// A counter as [`RECOUNT_EVERY`] sets it in this process's environment; never due where its text is not a number.
     #[must_use]
     pub fn start() -> Self {
         let every = settings::read(&RECOUNT_EVERY).unwrap_or_else(|problem| {

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-/// So many messages come before they are confirmed.
+/// How many messages come before they are confirmed.
 const ACK_EVERY: u64 = 32;
 
 /// Or so many bytes.
@@ -22,7 +22,7 @@ pub(crate) struct Link<M> {
     untold_bytes: usize,
 }
 
-/// The other side counts what never was: it speaks of another session.
+/// The error of a count that does not fit: the other side speaks of another session.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Strange;
 
@@ -51,7 +51,7 @@ impl<M> Link<M> {
         self.kept_bytes
     }
 
-    /// The other side has so many messages.
+    /// Notes how many messages the other side has.
     pub(crate) fn on_ack(&mut self, received: u64) -> Result<(), Strange> {
         let newly = received.checked_sub(self.confirmed);
         let Some(newly) = newly.and_then(|newly| usize::try_from(newly).ok()) else {

@@ -26,7 +26,7 @@ use crate::{DIAL_MAX, PING, SILENCE_MAX};
 /// How many bytes may be unconfirmed before streams are read no further.
 const KEPT_MAX: usize = 3 << 20;
 
-/// So much of a stream is passed on before the other side hears of it, in bytes.
+/// How many bytes of a stream are passed on before the other side hears of it.
 const CREDIT_STEP: u64 = WINDOW / 4;
 
 /// The side of a session: it numbers its streams so that the other side's numbers are others.
@@ -139,7 +139,7 @@ impl Session {
         self.moved.notify_waiters();
     }
 
-    /// The other side knows nothing of the session: all streams break, and what is opened from now on is of a new one.
+    /// Begins a new session, because the other side knows nothing of this one: all streams break.
     pub(crate) fn begin_anew(&self) {
         let mut state = self.lock();
         state.streams.clear();

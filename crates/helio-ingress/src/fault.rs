@@ -16,9 +16,9 @@ pub(crate) enum Fault {
     Cut(String),
     /// The request's body is no HTTP.
     Malformed,
-    /// As many wait as may.
+    /// The line of waiting requests is full.
     Full { waiting: usize, most: usize, refusal: Refusal },
-    /// There is no replica, and there will be none.
+    /// No replica exists, and none will.
     Unavailable(String),
     /// Replicas that are ending did not begin it.
     Refused { replica: String },

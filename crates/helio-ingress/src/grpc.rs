@@ -40,7 +40,7 @@ const KIND: HeaderValue = HeaderValue::from_static("application/grpc");
 const ANSWERS_AHEAD: usize = 8;
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const APPLICATION: HeaderName = HeaderName::from_static("application");
-/// As Ray has it in metadata; headers of HTTP have a name of their own for it.
+/// The id of a call in metadata, by Ray's name; headers of HTTP have a name of their own for it.
 const CALL_ID: HeaderName = HeaderName::from_static("request_id");
 
 const SERVING: i32 = 1;

@@ -26,7 +26,7 @@ pub(crate) fn status(code: u8, say: &str) -> HeaderMap {
     headers
 }
 
-/// As gRPC has messages of a status in a header.
+/// The message of a status, encoded as gRPC has it in a header.
 fn percent_encoded(say: &str) -> String {
     let mut encoded = String::with_capacity(say.len());
     for byte in say.bytes() {

@@ -5,7 +5,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Not forwarded: they are about the connection, not the answer.
+/// Headers that are not forwarded, because they are about the connection and not the answer.
 const HOP_BY_HOP: [HeaderName; 4] =
     [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, header::TE];
 

@@ -35,7 +35,7 @@ pub(crate) enum Event {
     Trailers(Bytes),
     /// The answer ends here, incomplete.
     Broken,
-    /// Not begun: the replica is ending.
+    /// The request was not begun, because the replica is ending.
     Refused,
     /// The replica is gone.
     Lost,
@@ -295,7 +295,7 @@ impl Exchange {
         self.is_answered.set(true);
     }
 
-    /// So many bytes of the answer have gone on to the client.
+    /// Notes how many bytes of the answer have gone on to the client.
     pub(crate) fn take(&self, bytes: usize) {
         let taken = self.taken.get() + bytes;
         self.taken.set(taken);
@@ -324,7 +324,7 @@ impl Exchange {
         }
     }
 
-    /// The rest of the request's body is not waited for any longer, or is not understood.
+    /// Gives up the rest of the request's body, which is late or not understood.
     pub(crate) fn give_up(&self, why: Event) {
         self.slot.add(why);
     }

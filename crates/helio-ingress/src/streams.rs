@@ -73,7 +73,7 @@ impl Streams {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Busy,
-    /// Nothing is asked.
+    /// No answer is under way.
     Idle,
     /// An answer is not taken.
     Stuck,

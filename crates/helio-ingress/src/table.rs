@@ -45,7 +45,7 @@ pub(crate) struct Replica {
 /// Why a request gets no replica.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
-    /// So many wait already, and so many may.
+    /// The line is full: how many wait, and how many may.
     Full { waiting: usize, most: usize, refusal: Refusal },
     /// The deployment is gone, or failed.
     Unavailable(String),

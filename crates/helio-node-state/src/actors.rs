@@ -213,9 +213,11 @@ impl Actors {
             }
             return;
         }
+        // The control service sends a launch again after a lost connection: it must not begin a second process.
         if let Some(End { cause, given_back }) = self.ended.get(&key) {
             match given_back {
                 None => return tell_ended(key, cause.clone(), ctx),
+                // This launch was answered already, and the answer got lost; only a later one is another try.
                 Some(attempt) if *attempt >= launch.attempt => {
                     return tell_given_back(key, cause.clone(), *attempt, ctx);
                 }
@@ -257,10 +259,12 @@ impl Actors {
         assert!(matches!(actor.place, Place::Queued), "an actor would take its resources twice");
         let spec = &actor.launch.spec;
         let takes = taken(&spec.placement_resources, &spec.strategy);
+        // More must be free than it holds: an actor without CPUs is placed where one is free.
         let has_room = ledger.available().covers(&takes);
         let none = ResourceSet::default();
         let holds = if mutant!("actors-hold-nothing") { &none } else { &spec.resources };
         let Some(assigned) = has_room.then(|| ledger.take(holds, &spec.strategy)).flatten() else {
+            // The control service chose this node by a view that may be old: room may come soon.
             self.queued.push_back(key);
             return None;
         };
@@ -280,6 +284,7 @@ impl Actors {
         let host = &ctx.setup().address.host;
         let message = format!("node {host} had no room for it after all");
         let cause = DeathCause::new(DeathKind::StartFailed, message);
+        // The control service may send this launch again before it reads the answer.
         self.remember(key, &cause, Some(attempt));
         tell_given_back(key, cause, attempt, ctx);
         self.leave_queue(key, ctx);

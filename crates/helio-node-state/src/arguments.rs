@@ -105,15 +105,19 @@ impl Arguments {
             }
             let bytes = self.bytes_with(&one.arguments);
             let is_ahead = self.has(one.conn);
+            // Arguments that are fetched ahead leave half of the room to workers that have none to run.
             let max = if is_ahead { self.bytes_max / 2 } else { self.bytes_max };
             // Objects that running tasks already read take no more room.
             let has_room = bytes <= max || bytes == self.bytes || self.bytes == 0;
+            // A large one is not overtaken by small ones for ever: the first worker without arguments waits at the
+            // front.
             if has_room || !is_ahead {
                 found = has_room.then_some(place);
                 break;
             }
         }
         let Waiting { conn, request_id, arguments } = self.waiting.remove(found?)?;
+        // A worker that waits for other work reads nothing now.
         if !self.aside.contains(&conn) {
             self.count(&arguments);
         }
@@ -202,6 +206,7 @@ impl Arguments {
     }
 
     fn forget(&mut self, conn: Conn) {
+        // Its counts go by the same way as those of a worker that waits.
         self.set_aside(conn, true);
         self.admitted.retain(|(of, _), _| *of != conn);
         self.waiting.retain(|one| one.conn != conn);

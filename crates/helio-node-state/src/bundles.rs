@@ -103,13 +103,13 @@ impl Bundles {
                     continue;
                 }
                 Some(_) => {
-                    self.let_go(order.group_id, &taken, ledger, ctx);
+                    self.give_back(order.group_id, &taken, ledger, ctx);
                     return Err("what it held of the group before is not free yet".to_owned());
                 }
                 None => {}
             }
             let Some(assigned) = ledger.take(&wanted.resources, &Strategy::default()) else {
-                self.let_go(order.group_id, &taken, ledger, ctx);
+                self.give_back(order.group_id, &taken, ledger, ctx);
                 let (free, need) = (ledger.available(), &wanted.resources);
                 return Err(format!(
                     "{free} is free of the {need} that bundle {} needs",
@@ -146,7 +146,7 @@ impl Bundles {
     }
 
     /// Gives bundles back, or begins to.
-    pub(crate) fn let_go(
+    pub(crate) fn give_back(
         &mut self,
         group_id: PlacementGroupId,
         numbers: &[u32],
@@ -263,7 +263,7 @@ mod tests {
         let (mut bundles, mut ledger, mut ctx) = world();
         bundles.hold(&order(1, &[2.0]), &mut ledger, &mut ctx).unwrap();
         bundles.lend(GROUP, 1, &mut ledger, &mut ctx);
-        bundles.let_go(GROUP, &[0], &mut ledger, &mut ctx);
+        bundles.give_back(GROUP, &[0], &mut ledger, &mut ctx);
         bundles.end_unused(&mut ledger, |_| true, &mut ctx);
         assert!(bundles.has_ending() && !ledger.is_whole());
         let again = bundles.hold(&order(2, &[1.0]), &mut ledger, &mut ctx);

@@ -99,6 +99,7 @@ impl Cluster {
     /// The node to which this one gives its objects: one that stays, with the largest store.
     pub(crate) fn heir_of_own(&self) -> Option<NodeAddress> {
         let others = self.nodes.alive().skip(1).filter(|node| !node.is_draining && !node.is_guest);
+        // The largest store has the best chance to hold all of them.
         let best = others.max_by_key(|node| node.total.get("object_store_memory").0)?;
         Some(best.address.clone())
     }
@@ -106,6 +107,7 @@ impl Cluster {
     /// Returns the node that took over the objects of a node that has left. That heir may have left since, too.
     pub(crate) fn heir(&self, node_id: NodeId) -> Option<NodeAddress> {
         let mut heir = self.heirs.get(&node_id)?;
+        // Bounded: wrong news that two nodes are each other's heirs would go round for ever.
         for _ in 0..self.heirs.len() {
             match self.heirs.get(&heir.node_id) {
                 Some(next) => heir = next,
@@ -145,6 +147,7 @@ impl Cluster {
         touched: &[NodeId],
         now: u64,
     ) -> Placement {
+        // No news have come of the node: what was sent there found no room, or ended at once.
         while self.promised.front().is_some_and(|(until, _, _)| *until <= now) {
             let Some((_, node_id, need)) = self.promised.pop_front() else { break };
             self.nodes.change_available(node_id, |available| available.add(&need));
@@ -210,10 +213,12 @@ impl Cluster {
         let node_id = info.address.node_id;
         self.unconfirmed.remove(&node_id);
         let version = self.versions.entry(node_id).or_default();
+        // Older news than what is known, of a node that still lives. A death is news whatever its number.
         if info.version < *version && info.alive {
             return false;
         }
         *version = info.version;
+        // The node's own figures count what was sent to it.
         self.promised.retain(|(_, promised_to, _)| *promised_to != node_id);
         // Nobody knows better than the node itself how it is.
         if node_id == self.own {
@@ -251,6 +256,7 @@ impl Cluster {
     pub(crate) fn forget_old(&mut self) {
         while self.dead.len() > DEAD_NODES_MAX {
             let Some(node_id) = self.dead.pop_front() else { return };
+            // One that came back stands in the list still, and is not dead.
             if self.dead_addresses.remove(&node_id).is_some() {
                 self.versions.remove(&node_id);
                 self.heirs.remove(&node_id);
@@ -277,9 +283,11 @@ impl Cluster {
         }
     }
 
-    /// Nothing came to pass here for so long, or the machine's clock was set: nodes may have been spoken of meanwhile.
+    /// Gives other nodes as long again to be spoken of, because this process stood still for so long, or the machine's
+    /// clock was set.
     pub(crate) fn on_standstill(&mut self, for_ms: u64, ctx: &mut Context) {
         if !mutant!("own-standstill-taken-for-absence") {
+            // The silence was this node's own: others are not to be given up for it.
             self.wait_until(self.absent_at + for_ms, ctx);
         }
     }

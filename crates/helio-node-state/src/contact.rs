@@ -38,7 +38,7 @@ pub(crate) enum Order {
     Suspend,
     /// Let them go on.
     Resume,
-    /// Nothing here counts any more: start anew.
+    /// Register anew, because nothing here counts any more; the reason.
     Rejoin(String),
 }
 
@@ -110,6 +110,7 @@ impl Contact {
 
     /// The control service has taken the node in, as asked at `sent`.
     pub(crate) fn on_accepted(&mut self, silence_ms: u64, sent: u64, now: u64) {
+        // On the head's machine no network can come between: the daemon ends with its control service.
         if self.place == Place::InHead {
             return;
         }
@@ -146,11 +147,12 @@ impl Contact {
     /// The control service wants to know whether that node is reached.
     pub(crate) fn on_question(&mut self, node_id: NodeId, now: u64) -> Order {
         self.questions.insert(node_id, now);
+        // The answer that it is not reached is due even if nobody else says anything.
         self.due = self.due.min(now + self.round_ms());
         Order::Ping(node_id)
     }
 
-    /// That node gave a sign of life.
+    /// Takes in a sign of life of another node.
     pub(crate) fn on_pong(&mut self, node_id: NodeId) -> Option<Order> {
         if let Some(round) = self.round.as_mut().filter(|round| round.asked.contains(&node_id)) {
             round.answered.insert(node_id);
@@ -187,11 +189,13 @@ impl Contact {
             self.round = None;
             self.suspend(false, &mut orders);
             self.due = heard + self.suspect_ms();
+        // Nobody declares a guest dead for its silence: it needs no witnesses, and stops no work.
         } else if silence < self.headless_ms_max && self.place == Place::Guest {
             self.due = heard + self.headless_ms_max;
         } else if silence >= self.headless_ms_max {
             let seconds = silence / 1000;
             let reason = format!("nothing was heard of the control service for {seconds} s");
+            // Begun anew, the node counts from its next registration on.
             self.heard = None;
             self.due = u64::MAX;
             orders.push(Order::Rejoin(reason));
@@ -216,6 +220,7 @@ impl Contact {
             let first = (self.rounds * PEERS_ASKED_MAX) % many;
             let asked = witnesses.iter().cycle().skip(first).take(PEERS_ASKED_MAX.min(many));
             let asked: BTreeSet<NodeId> = asked.copied().collect();
+            // The connection may have died in silence: a new one tells more than waiting does.
             orders.push(Order::Reach);
             orders.extend(asked.iter().map(|node_id| Order::Ping(*node_id)));
             let until = self.round_end(silence, now);

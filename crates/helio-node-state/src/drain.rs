@@ -39,6 +39,7 @@ impl Drain {
     /// Whether the order came just now: a later one changes only the grace.
     pub(crate) fn on_order(&mut self, reason: String, due: Option<u64>) -> bool {
         if let Some(order) = &mut self.order {
+            // An order without a grace takes none back.
             order.due = due.or(order.due);
             return false;
         }
@@ -91,6 +92,7 @@ impl Drain {
         {
             order.heir = None;
             order.asked.clear();
+            // What it had taken is gone with it; this node has all of it still.
             order.taken.clear();
             order.refused.clear();
         }
@@ -108,6 +110,7 @@ impl Drain {
             .filter(|id| !order.taken.contains(id) && !is_given_up(order, id))
             .copied()
             .collect();
+        // An object that was freed meanwhile is not waited for.
         order.asked.retain(|id| open.contains(id));
         let is_done = open.is_empty() || mutant!("drained-objects-not-handed-over");
         assert!(
@@ -131,6 +134,7 @@ impl Drain {
         if is_taken {
             order.taken.insert(object_id);
         } else {
+            // Not for good: its store may have room when some of its own objects are gone.
             *order.refused.entry(object_id).or_default() += 1;
         }
     }

@@ -30,7 +30,7 @@ pub enum Exit {
 /// The cause for which the disk failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiskError {
-    /// There is no room on it.
+    /// Whether the disk has no room.
     pub is_full: bool,
     /// The system's error, in a sentence.
     pub text: String,
@@ -128,7 +128,7 @@ pub enum Event {
         /// The reader's number for the transfer, as in [`Action::Serve`].
         request_id: u64,
     },
-    /// So much of an object has been received ([`Action::Receive`]).
+    /// A part of an object has been received ([`Action::Receive`]).
     ReceivedSome {
         /// The number of the pull.
         request_id: u64,
@@ -175,7 +175,7 @@ pub enum Event {
         /// How long the machine is still there, in milliseconds.
         grace_ms: u64,
     },
-    /// Somebody wants the measurements of the node and its processes; [`Action::Scraped`] follows.
+    /// The measurements of the node and its processes are asked for; [`Action::Scraped`] follows.
     Scrape {
         /// The number of the question, which the answer repeats.
         number: u64,
@@ -337,7 +337,7 @@ pub enum Action {
         /// The modules, in the order in which they are loaded.
         modules: Vec<String>,
     },
-    /// That process is not needed any more.
+    /// End the process that has modules loaded.
     Unload,
     /// Kill a worker's process at once.
     Kill {

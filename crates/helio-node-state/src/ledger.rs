@@ -94,6 +94,7 @@ impl Ledger {
             match indices {
                 Some(indices) => drop(assigned.devices.insert(kind, indices)),
                 None => {
+                    // Of several kinds all are taken or none.
                     self.give_back_devices(&assigned, strategy);
                     return None;
                 }
@@ -121,6 +122,7 @@ impl Ledger {
         let is_whole = |free: i64| free == UNIT || free > 0 && mutant!("shared-gpu-lent-whole");
         let whole: Vec<&mut (u32, i64)> =
             devices.iter_mut().filter(|(_, free)| is_whole(*free)).take(count).collect();
+        // One and a half devices would have to be two parts of devices that others share.
         if whole.len() < count || amount % UNIT != 0 {
             return None;
         }
@@ -157,6 +159,7 @@ impl Ledger {
 
     fn give_back_devices(&mut self, assigned: &Assigned, strategy: &Strategy) {
         for (kind, indices) in &assigned.devices {
+            // Several whole devices are given back one by one, a part as what it is.
             let part = assigned.resources.get(kind).0.min(UNIT);
             match GroupBundle::of(strategy) {
                 Some(place) => self.give_back_devices_of_group(place, kind, indices, part),
@@ -192,6 +195,7 @@ impl Ledger {
             };
             let is_it =
                 |slot: &&mut Slot| slot.kind == kind && slot.device == *device && has_lent(slot);
+            // Two bundles of a group may each have a part of one device: the one that lent it gets it back.
             let slot = slots.iter_mut().find(is_it);
             let slot = slot.expect("a device is given back as often as it was taken");
             slot.take_back(part, place);
@@ -230,6 +234,7 @@ impl Ledger {
         bundle: u32,
         resources: &ResourceSet,
     ) {
+        // From the total alone: nothing more is given out of it, and what is lent comes back into the free part.
         self.total.subtract(&lent_by_bundle(group_id, bundle, resources));
     }
 
@@ -247,6 +252,7 @@ impl Ledger {
                 self.bundle_devices.remove(&group_id);
             }
         }
+        // A bundle took its resources as a task without a group does.
         self.give_back(assigned, &Strategy::default(), false);
     }
 
@@ -259,6 +265,7 @@ impl Ledger {
     ) {
         let mut resources = assigned.resources.clone();
         if cpu_was_lent {
+            // Its CPU was given back when it began to wait.
             resources.set("CPU", Quantity(0));
         }
         self.available.add(&taken(&resources, strategy));

@@ -67,7 +67,7 @@ impl Liveness {
         self.open.len() + self.forwarded.len()
     }
 
-    /// Somebody asks about a process of this node.
+    /// Answers a question about a process of this node, or holds it open.
     pub(crate) fn on_question(
         &mut self,
         requester: Requester,
@@ -80,6 +80,7 @@ impl Liveness {
             return reply(requester, Some(cause.clone()), ctx);
         }
         match life {
+            // **LIMIT-1** That one is told at once what is known, and asks again.
             Life::Runs if self.open.len() >= LIVENESS_ASKED_MAX => reply(requester, None, ctx),
             Life::Runs | Life::Ends => self.hold_open(requester, worker_id, ctx),
             Life::Over => {
@@ -112,7 +113,7 @@ impl Liveness {
         self.forward(to, worker.worker_id, Asker::Client(conn, request_id), ctx);
     }
 
-    /// This node asks after a process of another node, of which it has objects.
+    /// Asks another node after a process there, of which this one has objects.
     pub(crate) fn ask_after_owner(
         &mut self,
         worker_id: WorkerId,

@@ -56,6 +56,7 @@ pub(crate) fn choose(candidates: &[Candidate]) -> Option<(WorkerId, bool)> {
         groups.entry((!one.is_retriable, one.owner, alone)).or_default().push(one);
     }
     let newest = |group: &[&Candidate]| group.iter().map(|one| one.began).max().unwrap_or_default();
+    // The caller with the most workers is the one that fills the memory, and has others that go on.
     let (key, group) = groups.iter().min_by_key(|(key, group)| {
         (
             if mutant!("last-tries-end-first") { !key.0 } else { key.0 },
@@ -63,7 +64,9 @@ pub(crate) fn choose(candidates: &[Candidate]) -> Option<(WorkerId, bool)> {
             std::cmp::Reverse(newest(group)),
         )
     })?;
+    // The newest one loses the least work.
     let victim = group.iter().max_by_key(|one| one.began)?;
+    // The only one of its caller would run into the same wall again.
     Some((victim.worker_id, key.0 || group.len() == 1))
 }
 
@@ -80,6 +83,7 @@ impl Memory {
         is_there: impl Fn(WorkerId) -> bool,
     ) -> bool {
         let is_short = reading.used as f64 > reading.total as f64 * reading.threshold;
+        // Its memory comes back only with its end: until then a second one would die for nothing.
         is_short && !self.victim.is_some_and(is_there)
     }
 

@@ -81,6 +81,7 @@ impl Preload {
         if request_id == 0 {
             return;
         }
+        // Nobody is refused: who finds no place does without the head start.
         if missing > 0 && self.prestarts.len() < ASKED_MAX {
             self.prestarts.push(Prestart { key, conn, request_id, missing });
         } else {
@@ -93,6 +94,7 @@ impl Preload {
         for one in self.prestarts.iter_mut().filter(|one| one.key == *key) {
             assert!(one.missing > 0, "who lacks no worker was answered");
             one.missing -= 1;
+            // The client connects to each of them, and goes on with the last.
             let request_id = if one.missing == 0 { one.request_id } else { 0 };
             ctx.send(one.conn, Expected { request_id, worker: worker.clone() });
         }
@@ -101,6 +103,7 @@ impl Preload {
 
     /// Whether the worker of a lease is to be forked from the process that has the modules loaded.
     pub(crate) fn serves_lease(&mut self, key: &PoolKey, ctx: &Context) -> bool {
+        // For a job that does not use the modules, such a fork would only carry their memory.
         let is_known = self.jobs.contains(&key.0) || self.expecting.contains(&key.0);
         let serves = self.is_ready && is_known && !reads_at_load(&key.1);
         if serves {
@@ -153,6 +156,7 @@ impl Preload {
             }
         }
         if self.modules.len() > before {
+            // Leases take no worker from it until all of them are loaded.
             self.is_ready = false;
             ctx.push(Action::Load { modules: self.modules.clone() });
         }
@@ -169,6 +173,7 @@ impl Preload {
     /// Unloads the modules if no job uses them, and none has for long.
     pub(crate) fn on_timer(&mut self, ctx: &mut Context) {
         if self.jobs.is_empty() && self.used_at + LOADED_IDLE_MS_MAX <= ctx.now() {
+            // Clients that wait for plain workers wait on.
             let prestarts = std::mem::take(&mut self.prestarts);
             *self = Self { prestarts, ..Self::default() };
             ctx.push(Action::Unload);

@@ -65,17 +65,17 @@ pub(crate) enum Input {
         worker_id: WorkerId,
         is_stderr: bool,
     },
-    /// Nothing more has come for a while.
+    /// A worker's output has paused for a while.
     OutputRests {
         worker_id: WorkerId,
         is_stderr: bool,
     },
     ChildEnded,
-    /// Somebody reads the node's measurements.
+    /// A request for the node's measurements.
     Scrape {
         reply: oneshot::Sender<Vec<inspect::Answer>>,
     },
-    /// Somebody asks whether the daemon does its work.
+    /// A question whether the daemon does its work.
     Probe {
         reply: oneshot::Sender<()>,
     },

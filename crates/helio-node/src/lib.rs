@@ -65,7 +65,7 @@ pub enum Error {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// There is no memory for the object store.
+    /// The memory for the object store cannot be had.
     #[error("the object store of {size} bytes: {source}")]
     Store {
         /// The size of the store, in bytes.

@@ -55,7 +55,7 @@ impl Address {
         format!("http://{}{}", self.host, self.path)
     }
 
-    /// The same with a path where it has none.
+    /// The address with that path, if it has none.
     #[must_use]
     pub fn or_at(self, path: &str) -> Self {
         match self.path.as_str() {

@@ -26,7 +26,7 @@ use crate::{Table, Told};
 
 /// How long after somebody has looked the table is kept.
 pub(crate) const KEPT: Duration = Duration::from_secs(60);
-/// So many rows and processes are few: all of them are asked for each time.
+/// How many rows and processes count as few: all of them are asked for each time.
 const FEW: usize = 1_000;
 /// The delay for each of more rows and processes, when all of them are asked: the head takes some 2 µs for a row.
 const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
@@ -182,11 +182,11 @@ pub(crate) struct Whole {
 #[derive(Debug)]
 pub(crate) struct Keeper {
     mirror: Arc<Mirror>,
-    /// There is a table that follows.
+    /// Whether a table follows the calls.
     is_live: bool,
     /// Something was missed: only all that there is can say what.
     is_lost: bool,
-    /// There is little: it is asked for each time.
+    /// Whether there is so little that it is asked for each time.
     is_few: bool,
     /// All is asked for, and has not been told yet.
     is_asking: bool,
@@ -257,7 +257,7 @@ impl Keeper {
     }
 
     /// Whether nobody has looked for a long time: the table goes.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn drop_if_unseen(&mut self) {
         let is_seen = self.mirror.is_followed()
             || self.mirror.lock().at.is_some_and(|at| at.elapsed() < KEPT);
         if self.is_live && !is_seen {
@@ -449,7 +449,7 @@ mod tests {
         whole(&mut keeper, false, told(2, 50_000..50_001, TaskPhase::Sent));
         assert_eq!(read(&mirror).0, 11, "what is over, and what is told of");
         // Nobody has looked for a long time.
-        keeper.let_go();
+        keeper.drop_if_unseen();
         assert_eq!(read(&mirror), (0, 0));
         assert!(keeper.wants_whole());
     }
@@ -480,10 +480,10 @@ mod tests {
         assert_eq!(read(&mirror).0, 50_009, "one is gone, and what began meanwhile is there");
         assert!(following.rounds.borrow().as_ref().unwrap().began > began);
         // Nobody asks, and the table stays until nobody follows.
-        keeper.let_go();
+        keeper.drop_if_unseen();
         assert_eq!(read(&mirror).0, 50_009);
         drop(following);
-        keeper.let_go();
+        keeper.drop_if_unseen();
         assert_eq!(read(&mirror).0, 0);
     }
 }

@@ -45,7 +45,7 @@ pub struct Actor {
     pid: u32,
     class_name: String,
     subscribed: bool,
-    /// Not sent yet, in order.
+    /// Calls that were not sent yet, in order.
     queue: VecDeque<TaskId>,
     /// Calls that lack arguments and hold back no others: those of an actor that takes its calls in any
     /// order, and those that ran and run once more because their results were lost (what waits in `queue`
@@ -277,6 +277,7 @@ impl Actors {
     pub(crate) fn take_creation(&mut self, id: ActorId) -> Option<Box<Creation>> {
         let actor = self.all.get_mut(&id)?;
         let creation = actor.creation.take()?;
+        // Whoever asks for an actor to be made subscribes in the same breath.
         actor.subscribed = true;
         Some(creation)
     }
@@ -339,6 +340,7 @@ impl Actors {
         if has_handles || !is_over || actor.creation.is_some() || actor.pending_calls() > 0 {
             return;
         }
+        // The control service would send news for ever.
         if actor.subscribed {
             let request = UnsubscribeActor { actor_id: id };
             ctx.push(Action::Control(Box::new(request.into())));
@@ -380,6 +382,7 @@ impl Actors {
             };
             actor.queue.insert(place, spec.id);
         }
+        // As if it had been sent before the restart: which of both came first is an accident of the arguments.
         Some(actor.phase == ActorPhase::Restarting && spec.retry.max == 0)
     }
 
@@ -411,6 +414,7 @@ impl Actors {
         let actor = self.all.get(&id)?;
         let task = actor.queue.get(place).copied()?;
         let to = actor.address.clone()?;
+        // Over a broken line it is not known whether the calls before were begun, and a killed actor is to begin none.
         (actor.broken.is_none() && !actor.killed).then_some((task, to))
     }
 
@@ -451,6 +455,7 @@ impl Actors {
                     actor.sent.pop_front();
                     began = std::mem::replace(&mut actor.replied, now);
                 }
+                // Calls of concurrency groups and async methods overtake each other.
                 _ => actor.sent.retain(|sent| *sent != spec.id),
             }
         }
@@ -503,6 +508,7 @@ impl Actors {
         actor.address = Some(Arc::new(info.address.clone()));
         if again {
             actor.broken = None;
+            // A new process counts the calls that it gets from the beginning.
             actor.sequence = 0;
         }
     }
@@ -516,6 +522,7 @@ impl Actors {
         let actor = self.all.get_mut(&id)?;
         actor.address = None;
         actor.broken = None;
+        // A broken line has no cause of its own: what was known before says more.
         if cause.kind != DeathKind::Unknown {
             actor.cause = cause.clone();
         }
@@ -578,6 +585,7 @@ impl Actors {
             _ if mutant!("death-blamed-on-the-group") => ErrorKind::ActorGroupRemoved,
             _ if mutant!("death-blamed-on-the-environment") => ErrorKind::RuntimeEnvSetup,
             _ if mutant!("death-blamed-on-the-place") => ErrorKind::ActorUnschedulable,
+            // A refusal says more than the end that follows from it.
             Some((FailureKind::Unschedulable, _)) => ErrorKind::ActorUnschedulable,
             Some((FailureKind::RuntimeEnv, _)) => ErrorKind::RuntimeEnvSetup,
             _ if actor.cause.kind == DeathKind::GroupRemoved => ErrorKind::ActorGroupRemoved,
@@ -600,9 +608,11 @@ impl Actors {
     pub(crate) fn on_link_broken(&mut self, worker: WorkerId, ctx: &mut Context) {
         let there = self.all.iter().filter(|(_, actor)| actor.is_at(worker));
         let mut broken: Vec<ActorId> = there.map(|(id, _)| *id).collect();
+        // The table has no order of its own, and equal histories are to give equal actions (STATE-1).
         broken.sort_unstable();
         for id in broken {
             if let Some(actor) = self.all.get_mut(&id) {
+                // A second break does not prolong the wait.
                 actor.broken.get_or_insert(ctx.now());
                 self.broken.insert(id);
                 ctx.push(Action::Subscribe(id));

@@ -104,6 +104,7 @@ impl Borrows {
     /// more.
     pub(crate) fn take_adrift(&mut self, caller: WorkerId) -> Vec<ObjectId> {
         let mut held = self.adrift.remove(&caller).unwrap_or_default();
+        // Callers' calls are in a table without an order, and equal histories are to give equal actions (STATE-1).
         held.sort_unstable();
         held
     }
@@ -145,6 +146,7 @@ impl Borrows {
     pub(crate) fn announced_anew(&mut self, void_since: Option<u64>, ctx: &mut Context) {
         let Some(first) = void_since else { return };
         for (until, _, _) in &mut self.gate {
+            // What they waited for is void; the new announcements stand for the same borrows.
             if *until >= first {
                 *until = self.next;
             }
@@ -168,6 +170,7 @@ impl Borrows {
 
     fn blocks(&self, until: u64, receiver: WorkerId) -> bool {
         let own = usize::from(self.waits_for.contains_key(&receiver));
+        // What is announced to the receiver itself goes before the frame on the same connection.
         if self.waits_for.len() == own {
             return false;
         }

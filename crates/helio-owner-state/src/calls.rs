@@ -280,6 +280,7 @@ impl Calls {
     pub(crate) fn attempt_again(&mut self, id: TaskId, failure: &str) {
         if let Some(task) = self.all.get_mut(&id) {
             task.attempt += 1;
+            // The next attempt yields its items from the first one on.
             task.yielded = 0;
             task.state = State::Queued;
             task.past.earlier.failure = Some(failure.into());
@@ -305,7 +306,7 @@ impl Calls {
         }
     }
 
-    /// The same for the call of that id.
+    /// Notes the nodes on which a given-up attempt of that call may still leave values.
     pub(crate) fn stray(&mut self, id: TaskId) {
         if let Some(task) = self.all.get_mut(&id) {
             task.stray();
@@ -358,6 +359,7 @@ impl Calls {
     pub(crate) fn cancel(&mut self, id: TaskId, is_left: bool) -> Option<(Arc<TaskSpec>, State)> {
         let task = self.all.get_mut(&id)?;
         task.cancelled = true;
+        // Most calls have no past: writing to it allocates one.
         if task.past.earlier.is_left != is_left {
             task.past.earlier.is_left = is_left;
         }
@@ -368,6 +370,7 @@ impl Calls {
     pub(crate) fn children_of(&self, parent: TaskId) -> Vec<TaskId> {
         let made = self.all.iter().filter(|(_, task)| task.spec.parent == parent);
         let mut children: Vec<TaskId> = made.map(|(child, _)| *child).collect();
+        // The table has no order of its own, and equal histories are to give equal actions (STATE-1).
         children.sort_unstable();
         children
     }
@@ -393,6 +396,7 @@ impl Calls {
             OOM_DELAY_US.saturating_mul(1 << task.past.earlier.ooms.min(16)).min(OOM_DELAY_US_MAX);
         let delay = if mutant!("out-of-memory-tried-again-at-once") { 0 } else { delay };
         task.past.earlier.ooms += 1;
+        // Further lines list processes and advice, which the error of the last attempt has, too.
         let first_line = cause.message.lines().next().unwrap_or_default();
         task.past.earlier.failure = Some(first_line.into());
         task.state = State::Delayed(now + delay);

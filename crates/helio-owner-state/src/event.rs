@@ -57,7 +57,7 @@ pub enum Event {
         /// The object that holds the error.
         id: ObjectId,
     },
-    /// Somebody waits for the object: find out its value if it is not ours.
+    /// The object is waited for: find out its value if it is not ours.
     Watch {
         /// The object that is waited for.
         id: ObjectId,
@@ -81,7 +81,7 @@ pub enum Event {
         object: ObjectId,
         /// Even if its process must end.
         force: bool,
-        /// Also the calls that it made.
+        /// Whether the calls that it made are cancelled, too.
         recursive: bool,
     },
     /// Make an actor.
@@ -255,7 +255,7 @@ pub enum Action {
     /// The object's value, or its error, is known.
     Ready(ObjectId),
     /// An exception of the user's code went away without anybody having seen it.
-    Unseen(Arc<Vec<u8>>),
+    UnseenError(Arc<Vec<u8>>),
     /// A stream has news.
     StreamChanged(TaskId),
     /// News of an actor that the front may wait for.
@@ -339,7 +339,7 @@ pub enum Action {
         /// The nodes where the generator ran.
         locations: Vec<NodeAddress>,
     },
-    /// Nobody here holds the object any more, and nothing of it is to be freed from here.
+    /// The object is held by nobody here any more, and nothing of it is to be freed from here.
     Forget(ObjectId),
     /// A copy that was made for a reader is to stay until it is freed: there is no other.
     Keep {

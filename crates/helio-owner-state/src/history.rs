@@ -123,6 +123,7 @@ impl History {
         if self.ended.len() >= ENDED_MAX
             && let Some(oldest) = self.ended.pop_front()
         {
+            // Rows go, counts stay: summaries are of the whole session.
             oldest.count(&mut self.forgotten, true);
         }
         assert!(self.ended.len() < ENDED_MAX, "calls that ended would be remembered without end");

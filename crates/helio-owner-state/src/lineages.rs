@@ -167,6 +167,7 @@ impl Lineages {
         assert!(self.size >= lineage.size(), "a remembered call is counted as it was remembered");
         self.size -= lineage.size();
         shrink(&mut self.all, ctx);
+        // Calls leave the table in any order, and the list only at its front: it is swept when most of it is gone.
         if self.order.len() > 2 * self.all.len() + 1024 {
             self.order.retain(|id| self.all.contains_key(id));
         }
@@ -211,6 +212,7 @@ impl Lineages {
     /// Queues a forgotten call so that its arguments are let go of. Returns whether the caller has to begin with
     /// that; otherwise it is under way and will reach this call.
     pub(crate) fn begin_forgetting(&mut self, lineage: Lineage) -> bool {
+        // A list in the place of recursion: a chain of calls may be longer than the stack.
         self.forgotten.push(lineage);
         !std::mem::replace(&mut self.is_forgetting, true)
     }

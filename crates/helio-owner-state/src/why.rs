@@ -65,7 +65,7 @@ impl Why {
         Self { text: text.into(), next: None }
     }
 
-    /// The same after another sentence.
+    /// The answer with another sentence before it.
     pub(crate) fn after(self, first: String) -> Self {
         Self { text: join(first, &self.text), next: self.next }
     }

@@ -6,7 +6,7 @@ use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 /// The largest number of processes that an explanation passes through.
 pub(crate) const HOPS_MAX: u8 = 4;
-/// The same for a question that the daemon asks: the daemon counts as one of them.
+/// How many processes a question of the daemon may go on to; the daemon counts as one of them.
 pub(crate) const HOPS_OF_NODE: u8 = 3;
 
 /// The subject of a question.

@@ -131,8 +131,8 @@ impl Requests {
         self.answers.remove(&request)
     }
 
-    /// Nobody waits for the request any more: its answer is dropped when it comes. Returns the object whose
-    /// room has come and was not claimed.
+    /// Forgets a request that no thread waits for any more: its answer is dropped when it comes. Returns the object
+    /// whose room has come and was not claimed.
     #[must_use]
     pub(crate) fn forget(&mut self, request: u64) -> Option<ObjectId> {
         self.answers.remove(&request);

@@ -108,6 +108,7 @@ impl<M: Memory> StoreClient<M> {
 
     /// A reader begins: refusals of requests made before say nothing of the room there is now.
     pub(crate) fn begin_read(&mut self, ids: &[ObjectId]) {
+        // The common case: a read of values that are here costs no look-up.
         if self.refused.is_empty() && self.fetching.is_empty() {
             return;
         }
@@ -119,8 +120,9 @@ impl<M: Memory> StoreClient<M> {
         }
     }
 
-    /// There is no room for the object here; older refusals are forgotten.
+    /// Notes that there is no room for the object here; older refusals are forgotten.
     pub(crate) fn refuse(&mut self, id: ObjectId, error: Vec<u8>, now: u64) {
+        // Nobody may read them again: they go when the next one comes.
         self.refused.retain(|_, refusal| now - refusal.at <= REFUSED_US);
         self.refused.insert(id, Refusal { error: Arc::new(error), at: now });
     }

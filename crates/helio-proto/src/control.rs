@@ -12,6 +12,10 @@ use crate::wire::{messages, numbers};
 
 pub use crate::labels::{Label, Selectors};
 
+/// The words in a reason why something waits that say that other work holds what it needs. A process that reads them
+/// adds what it runs itself.
+pub const WAITS_FOR_OTHER_WORK: &str = "waiting for other work to end";
+
 numbers! {
     /// Where a task or actor may go.
     pub enum StrategyKind {
@@ -189,7 +193,7 @@ messages! {
         40 ended_ms: u64,
         /// The name of the node's machine as its launcher knows it, such as that of a pod; empty: not known.
         41 instance_id: String,
-        /// Nothing runs here, no actor lives here and no bundle is held: the machine could be given back.
+        /// Whether the node runs nothing, has no actor and holds no bundle: the machine could be given back.
         42 is_idle: bool,
         /// The time at which work here ends at the latest, with `is_draining`, in milliseconds since 1970; 0: when it
         /// is done.

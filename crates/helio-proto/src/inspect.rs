@@ -185,7 +185,7 @@ messages! {
         /// Arguments of unfinished calls, values that contain it.
         4 uses: u32,
         5 borrowers: u32,
-        /// Somebody else owns it.
+        /// Whether another process owns it.
         6 is_borrowed: bool,
         7 is_ready: bool,
         8 is_error: bool,

@@ -43,7 +43,7 @@ messages! {
         /// How long the file is, or what the task has printed.
         5 size: u64,
         6 found: Vec<FoundLine>,
-        /// There are more lines than were asked for.
+        /// Whether there are more lines than were asked for.
         7 is_cut: bool,
     }
     /// A file of the folder of logs.

@@ -245,7 +245,7 @@ messages! {
     pub struct ObjectFetched { 1 request_id: u64, 2 offset: u64, 3 size: u64 }
     /// None of the locations has it; `gone` are those that said so or are dead.
     pub struct ObjectMissing { 1 request_id: u64, 2 gone: Vec<NodeId>, 3 reason: String }
-    /// There is room for the task's arguments: they may be fetched.
+    /// The answer that a task's arguments may be fetched, because there is room for them.
     pub struct ArgumentsAdmitted { 1 request_id: u64 }
     pub struct ControlReply { 1 request_id: u64, 2 response: ControlResponse }
     pub struct LivenessReply { 1 request_id: u64, 2 dead: bool, 3 cause: DeathCause }

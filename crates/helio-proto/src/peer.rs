@@ -200,7 +200,7 @@ pub enum Frame<'a> {
         /// The value.
         returned: Returned,
     },
-    /// So many items of the generator were read.
+    /// How many items of the generator were read.
     Consumed {
         /// The call.
         task: TaskId,

@@ -38,7 +38,7 @@ pub(crate) struct ObjectRefGenerator {
 
 #[derive(Default)]
 struct State {
-    /// So many items were read.
+    /// How many items were read.
     read: u32,
     finished: bool,
 }

@@ -38,7 +38,7 @@ pub(crate) fn why(py: Python<'_>, id: &[u8], seconds: f64) -> PyResult<String> {
     detached(py, GilSite::Control, |_| session.runtime.why(subject, timeout))
 }
 
-/// So many objects are asked for in one question.
+/// How many objects one question asks for.
 const PLACES_MAX: usize = 10_000;
 
 /// The values of objects, without the GIL; a time that is up says what for the first that is missing

@@ -238,7 +238,7 @@ pub(crate) fn _serve_trailers<'py>(
     Ok(PyBytes::new(py, &out))
 }
 
-/// So many bytes of a request's body have been taken.
+/// Tells how many bytes of a request's body have been taken.
 #[pyfunction]
 pub(crate) fn _serve_taken(py: Python<'_>, id: u32, bytes: u32) -> Bound<'_, PyBytes> {
     let mut out = Vec::with_capacity(16);

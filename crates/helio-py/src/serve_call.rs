@@ -20,7 +20,7 @@ use crate::{objects, session};
 static IDS: Mutex<(String, u64)> = Mutex::new((String::new(), 0));
 const LAST: u64 = 0xFFFF_FFFF_FFFF;
 
-/// Somebody writes spans: each call has one.
+/// Whether spans are written: each call has one.
 static TRACED: AtomicBool = AtomicBool::new(false);
 
 /// The ids of requests begin so from now on, and go on from that number.

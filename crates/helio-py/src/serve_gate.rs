@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 // `inspect.CO_COROUTINE`.
 const COROUTINE: i64 = 0x80;
 
-/// So many requests at a time.
+/// A bound of how many requests run at a time.
 #[pyclass(subclass, module = "heliostat._heliostat")]
 pub(crate) struct _ServeGate {
     #[pyo3(get, set)]

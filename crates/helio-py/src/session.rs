@@ -38,7 +38,7 @@ pub(crate) struct Session {
 static SESSION: RwLock<Option<Arc<Session>>> = RwLock::new(None);
 /// The sessions beside it.
 static BESIDE: RwLock<Vec<Arc<Session>>> = RwLock::new(Vec::new());
-/// That of the process's session, another one while it has none. 0: there never was one.
+/// The epoch of the process's session, another one while it has none. 0: there never was one.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 /// The last epoch that was given out, to a session or to the time after one.
 static EPOCHS: AtomicU32 = AtomicU32::new(0);
@@ -47,7 +47,7 @@ static CHOICES: AtomicBool = AtomicBool::new(false);
 /// Raised with every session, and when the running task captures its children into another placement
 /// group: what calls were prepared for.
 static PLANS: AtomicU32 = AtomicU32::new(0);
-/// This process is a copy that user code has forked: the connection is its parent's.
+/// Whether this process is a copy that user code has forked: the connection is its parent's.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -83,7 +83,8 @@ pub(crate) fn of_epoch(epoch: u32) -> Option<Arc<Session>> {
     BESIDE.read().iter().find(|session| session.epoch == epoch).cloned()
 }
 
-/// As [`of_epoch`], for what is quick and begins or ends no session: saves the clone.
+/// Acts on the session of an epoch as [`of_epoch`] does, without its clone: for what is quick and begins or ends no
+/// session.
 pub(crate) fn in_epoch(epoch: u32, act: impl FnOnce(&Session)) {
     if EPOCH.load(Ordering::Relaxed) != epoch {
         if CHOICES.load(Ordering::Relaxed)
@@ -310,7 +311,7 @@ pub(crate) fn is_connected() -> bool {
     }
 }
 
-/// That of the present session.
+/// The epoch of the present session.
 #[pyfunction]
 pub(crate) fn session_epoch() -> u32 {
     chosen().unwrap_or_else(|| EPOCH.load(Ordering::Relaxed))

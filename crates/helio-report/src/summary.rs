@@ -102,7 +102,7 @@ fn groups<'a>(rows: &'a [Row], column: &str) -> BTreeMap<String, Vec<&'a Row>> {
     groups
 }
 
-/// So many calls of which there are no rows.
+/// Calls of which there are no rows: of which kind they are, and how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct More {
     /// The name, as in the column `func_or_class_name`.

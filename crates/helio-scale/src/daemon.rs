@@ -99,7 +99,7 @@ impl Shell {
     }
 }
 
-/// As many nodes at most have a daemon: each knows all others.
+/// How many nodes have a daemon at most: each knows all others.
 const DAEMONS_MAX: usize = 16;
 
 /// Counts of the work of some nodes' daemons.
@@ -124,7 +124,7 @@ pub struct Daemons {
 }
 
 impl Daemons {
-    /// Of nodes that lie evenly among so many.
+    /// The daemons of nodes that lie evenly among so many.
     pub(crate) fn of(n_nodes: usize, now_ms: u64, measures: bool) -> Self {
         let n_daemons = n_nodes.min(DAEMONS_MAX);
         let numbers = (0..n_daemons).map(|place| place * n_nodes / n_daemons);

@@ -30,7 +30,7 @@ pub struct Outcome {
     pub joining: Counts,
     /// How many others each of the daemons knows then.
     pub known: Vec<usize>,
-    /// Nothing happens but heartbeats.
+    /// The counts while there are only heartbeats.
     pub at_rest: Counts,
     /// Every node lends and takes back something ten times a second.
     pub under_load: Counts,
@@ -42,7 +42,7 @@ pub struct Outcome {
     pub recovering: Counts,
     /// The cost of one of the nodes' daemons.
     pub daemon: Daemon,
-    /// As many actors are created among [`FEW_NODES`].
+    /// The counts while as many actors are created among [`FEW_NODES`].
     pub on_few_nodes: Counts,
     /// The memory of the machine after the nodes have joined, in bytes.
     pub bytes_of_nodes: u64,

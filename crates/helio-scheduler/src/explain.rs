@@ -1,6 +1,6 @@
 //! **WHY-1** Sentences about what a request waits for.
 
-use helio_proto::control::{Strategy, StrategyKind};
+use helio_proto::control::{Strategy, StrategyKind, WAITS_FOR_OTHER_WORK};
 use helio_types::{Quantity, ResourceSet};
 
 use crate::NodeView;
@@ -55,14 +55,14 @@ fn why_not(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> Strin
     let wanted = list(need);
     match feasible.as_slice() {
         [node] => format!(
-            "node {} has {free} of {} {} free and {wanted} is needed: waiting for other work to end",
+            "node {} has {free} of {} {} free and {wanted} is needed: {WAITS_FOR_OTHER_WORK}",
             node.address.host,
             amount(short, node.total.get(short)),
             plain_name(short),
         ),
         _ => format!(
             "{} nodes could hold {wanted} but are in use (the freest has {free} {} free): \
-             waiting for other work to end",
+             {WAITS_FOR_OTHER_WORK}",
             feasible.len(),
             plain_name(short),
         ),

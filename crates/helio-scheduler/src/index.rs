@@ -248,7 +248,7 @@ impl NodeIndex {
         }
     }
 
-    /// The same without a sentence for a request that no node could ever hold.
+    /// Chooses a node as [`Self::place`] does, without a sentence for a request that no node could ever hold.
     #[must_use]
     pub fn choose(
         &mut self,

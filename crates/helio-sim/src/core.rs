@@ -225,7 +225,7 @@ pub(crate) struct Core {
     cut_offs: Vec<(Vec<bool>, u64)>,
     /// The orders of the control service that are to be lost, each with the connection that carries it.
     pub(crate) lost_orders: Vec<Order>,
-    /// That part has sent so many, and dies before anything else happens.
+    /// The part that has sent its last message, and dies before anything else happens.
     pub(crate) torn: Option<End>,
     /// The control service has asked its shell to end it.
     pub(crate) is_control_over: bool,
@@ -372,7 +372,7 @@ impl Core {
         self.tear = Some((end, sends));
     }
 
-    /// Nobody is to die any more.
+    /// Withdraws the planned deaths.
     pub(crate) fn mend(&mut self) {
         self.tear = None;
         self.lost_orders.clear();

@@ -24,7 +24,7 @@ pub struct Facts {
     pub refusable_actors: BTreeSet<ActorId>,
     /// Keys of the key-value table that were to change while the head's disk had no room.
     pub refusable_keys: BTreeSet<Vec<u8>>,
-    /// Somebody has asked for the end of the cluster.
+    /// Whether the end of the cluster was asked for.
     pub is_stopped: bool,
     /// How often the environment was tried that can never be made.
     pub environments_broken: usize,

@@ -35,7 +35,7 @@ struct Call {
     is_refused: bool,
     /// Its caller has its reply.
     is_answered: bool,
-    /// That reply was an error after which it is tried again, if tries are left.
+    /// Whether that reply was an error after which it is tried again, if tries are left.
     may_run_again: bool,
     /// Calls that were made with a reference to a result of it.
     takers: BTreeSet<TaskId>,
@@ -62,7 +62,7 @@ struct Actor {
     /// Where it was to be made, in each incarnation.
     places: BTreeSet<(u32, NodeId)>,
     /// Its last handle is gone.
-    is_let_go: bool,
+    is_unheld: bool,
     /// The actor may be over for good: it was killed for good, its constructor raised, or no process could be made.
     is_over: bool,
     /// A program ended a process of it.

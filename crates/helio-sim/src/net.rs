@@ -46,7 +46,7 @@ pub enum Kind {
 /// An event at the end of a link.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// Somebody connected.
+    /// A connection was opened.
     Opened,
     /// A message.
     Bytes(Vec<u8>),
@@ -67,7 +67,7 @@ pub struct Link {
     last: [u64; 2],
     /// After this moment nothing more arrives at that side.
     cut: [Option<u64>; 2],
-    /// That side has closed, or was told.
+    /// Whether each side has closed, or was told.
     done: [bool; 2],
 }
 

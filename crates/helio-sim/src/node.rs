@@ -100,7 +100,7 @@ pub(crate) struct NodeHost {
     bundles: Bundles,
     /// Objects on disk.
     pub(crate) disk: BTreeMap<ObjectId, Vec<u8>>,
-    /// Nothing more fits on its disk.
+    /// Whether its disk is full.
     pub(crate) disk_is_full: bool,
     /// Its disk fails every write and every read.
     pub(crate) disk_is_broken: bool,

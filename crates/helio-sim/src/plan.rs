@@ -253,7 +253,7 @@ pub enum Scene {
 /// The direction of a partition that is blocked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// Nothing crosses in either direction.
+    /// The link is cut in both directions.
     Both,
     /// From the head's side to the other one.
     Out,

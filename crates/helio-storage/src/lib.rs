@@ -82,7 +82,7 @@ pub trait Storage: Send {
 /// Whether a writer may answer for what it wrote.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// Nobody else writes.
+    /// The writer is certainly the only one.
     Certain,
     /// The store was not reached for so long that another process may write; the text says why it was not reached.
     Doubtful(String),

@@ -52,8 +52,8 @@ pub fn show(files: Files) -> Result<Arc<Identity>, Error> {
     Ok(identity)
 }
 
-/// This process belongs to the session of that folder: where its environment names no files, those of a node that
-/// makes its own are shown.
+/// Joins the session of that folder: where the environment names no files, those of a node that makes its own are
+/// shown.
 pub fn join(session_dir: &Path) {
     *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session_dir.join(TLS_FOLDER));
 }

@@ -93,9 +93,9 @@ enum Side {
 
 /// How far the session is.
 enum Step {
-    /// There may be more to do.
+    /// The caller goes on: there may be more to do.
     More,
-    /// The other end has to say more.
+    /// The other end has to send more first.
     Blocked,
     Open,
     Ended,
@@ -159,7 +159,7 @@ impl Session {
         &mut self.incoming[end..]
     }
 
-    /// So many bytes of the socket have come into [`Session::room`]: reads them.
+    /// Reads the bytes of the socket that have come into [`Session::room`].
     ///
     /// # Errors
     /// Why the session is over. What [`Session::outgoing`] has then tells the other end.
@@ -259,7 +259,7 @@ impl Session {
         self.outgoing.bytes()
     }
 
-    /// So much of it was written.
+    /// Notes how much of the output was written.
     pub fn sent(&mut self, count: usize) {
         self.outgoing.sent(count);
     }

@@ -1,6 +1,6 @@
 //! Two ends, with every certificate that may be shown, and bytes cut and broken anywhere.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::path::PathBuf;

@@ -20,7 +20,7 @@ impl State {
 
     fn apply_at(&mut self, event: Event<'_>, now: u64) {
         let actions = self.process.apply(event, now);
-        self.carry_out(actions);
+        self.queue_and_execute(actions);
         self.recount.after_event("process", || self.process.owner().check());
     }
 
@@ -39,12 +39,12 @@ impl State {
     /// order, also those that follow from executing one.
     pub(crate) fn execute_actions(&mut self) {
         let actions = self.process.take_actions();
-        self.carry_out(actions);
+        self.queue_and_execute(actions);
     }
 
     /// Queues the actions, wakes threads, writes what is due, and executes what is queued.
     #[inline(always)]
-    fn carry_out(&mut self, actions: Vec<Action>) {
+    fn queue_and_execute(&mut self, actions: Vec<Action>) {
         self.queue(actions);
         let signals = self.process.take_signals();
         self.news |= signals.news;

@@ -45,7 +45,7 @@ pub type Bytes = helio_process_state::Bytes<Pin>;
 pub type Work = helio_process_state::Work<Pin>;
 /// A call to run.
 pub type Call = helio_process_state::Call<Pin>;
-/// An actor to become.
+/// The actor that this process is to become.
 pub type Construct = helio_process_state::Construct<Pin>;
 
 pub use helio_owner_state::{CallArgs, Outcome, Outgoing, OutgoingValue, Retry};

@@ -47,8 +47,8 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Nothing more is written. Returns whether the other end has still to take what was: a connection of
-    /// two machines keeps it here until then, one of this machine has handed it over.
+    /// Ends the writing. Returns whether the other end has still to take what was written: a connection of two machines
+    /// keeps it here until then, one of this machine has handed it over.
     pub(crate) fn end_writing(&self) -> bool {
         match self {
             Self::Unix(_) => false,
@@ -80,7 +80,7 @@ impl AsFd for Socket {
 /// How far a connection's greeting is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Greeting {
-    /// Somebody connected and has not said who they are.
+    /// The other end has connected and has not said who it is.
     Expected,
     /// This process has greeted and was not answered.
     Sent,
@@ -124,8 +124,8 @@ pub(crate) struct Conn {
     pub(crate) preface: Vec<u8>,
     /// The socket took no more; `epoll` says when it does again.
     pub(crate) stuffed: bool,
-    /// The other end takes nothing any more. Its last frames may still be unread: the connection ends when
-    /// they were read.
+    /// Whether the other end takes nothing any more. Its last frames may still be unread: the connection ends when they
+    /// were read.
     is_deaf: bool,
 }
 
@@ -246,7 +246,7 @@ impl Conn {
         Ok(())
     }
 
-    /// The same through the session: one piece at a time, so that what cannot go out yet stays with the link.
+    /// Writes through the session: one piece at a time, so that what cannot go out yet stays with the link.
     fn write_session(&mut self, mut output: Option<&mut Output>) -> io::Result<()> {
         let Some(session) = &mut self.session else { return Ok(()) };
         loop {

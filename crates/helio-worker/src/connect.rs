@@ -340,7 +340,7 @@ impl State {
         }
     }
 
-    /// Somebody connected.
+    /// Takes in a connection that another process opened.
     pub(crate) fn add_stranger(&mut self, socket: Socket) {
         let link = self.process.links().mint();
         if self.add_conn(link, socket, Greeting::Expected).is_err() {
@@ -515,7 +515,7 @@ impl State {
         });
     }
 
-    /// Nothing more is written to other processes. Returns the links whose other end has still to read.
+    /// Ends the writing to other processes. Returns the links whose other end has still to read.
     pub(crate) fn end_writing(&self) -> Vec<u64> {
         let is_unread = |(link, conn): (&u64, &Conn)| {
             let is_done = conn.greeting == Greeting::Done;

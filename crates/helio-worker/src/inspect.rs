@@ -28,7 +28,7 @@ const FOLLOWERS_MAX: usize = 8;
 pub(crate) struct Followers(Vec<(u64, u64)>);
 
 impl Followers {
-    /// Somebody asks now: when it did so before.
+    /// Notes that a follower asks now. Returns when it did so before.
     fn asked(&mut self, follower: u64, now: u64) -> Option<u64> {
         let place = self.0.iter().position(|(number, _)| *number == follower);
         let before = place.map(|place| self.0.remove(place).1);

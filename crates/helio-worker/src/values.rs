@@ -208,7 +208,7 @@ impl Runtime {
         let mut looks = Looks::default();
         let mut watched = false;
         // Values that were here and were let go of, because others need the room to be made.
-        let mut let_go = Vec::new();
+        let mut unpinned = Vec::new();
         let mut room_wanted = None;
         let raised = self.wait_until(deadline, interrupt, |state| {
             let asked = room_wanted.replace(state.process.room_wanted());
@@ -218,7 +218,7 @@ impl Runtime {
                 for (place, value) in values.iter_mut().enumerate() {
                     if value.take_if(|payload| matches!(payload.bytes, Bytes::Pinned(_))).is_some()
                     {
-                        let_go.push(place);
+                        unpinned.push(place);
                     }
                 }
                 state.process.unpin_spare();
@@ -247,7 +247,7 @@ impl Runtime {
             }
             // Nothing is to be made any more: what readers need beyond the memory is laid on disk.
             if missing.is_empty() {
-                missing.extend(let_go.drain(..));
+                missing.extend(unpinned.drain(..));
                 missing.retain(|place| is_missing(*place));
             }
             if raised.is_some() {

@@ -371,6 +371,7 @@ impl Group {
 
     pub(super) fn on_held(&mut self, node_id: NodeId, held: &BundlesHeld) -> Answer {
         let Some(attempt) = &mut self.attempt else { return Answer::Nothing };
+        // An answer to an attempt that was given up, or a second one to a step that was repeated.
         if attempt.number != held.attempt || !attempt.open.contains(&node_id) {
             return Answer::Nothing;
         }
@@ -386,6 +387,7 @@ impl Group {
         let is_last = attempt.open.is_empty();
         if !attempt.is_committing && is_last {
             self.places.extend(attempt.plan.clone());
+            // A single node holds and commits in one step: nobody else can refuse.
             if !is_only {
                 attempt.is_committing = true;
                 attempt.open = attempt.nodes();
@@ -407,8 +409,10 @@ impl Group {
         let attempt = self.attempt.take()?;
         let was_durable = attempt.is_committing;
         if was_durable {
+            // They became durable with the commit, before all nodes had answered it.
             self.places.retain(|bundle, _| !attempt.plan.contains_key(bundle));
         }
+        // The one that refused holds nothing.
         let others = attempt.nodes().into_iter().filter(|id| Some(*id) != refuser);
         let bundles = others.map(|node_id| (node_id, attempt.bundles_of(node_id))).collect();
         Some(GivenUp { bundles, was_durable })
@@ -439,6 +443,7 @@ impl Group {
 
     fn known(&self, places: &[Place]) -> Plan {
         let n_bundles = self.spec.bundles.len();
+        // What another release wrote is not trusted to fit the group.
         let known = places.iter().filter(|place| (place.bundle as usize) < n_bundles);
         known.map(|place| (place.bundle, place.node_id)).collect()
     }
@@ -446,6 +451,7 @@ impl Group {
     /// After a restart: the places that were durable.
     pub(super) fn restore_places(&mut self, places: &[Place]) {
         self.places = self.known(places);
+        // How long it took is not kept; that it was placed once is what counts.
         self.took_ms = Some(0);
     }
 

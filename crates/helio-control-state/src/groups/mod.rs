@@ -103,6 +103,7 @@ impl Groups {
             self.names.insert((spec.namespace.clone(), spec.name.clone()), group_id);
         }
         if !spec.creator.is_nil() {
+            // Most actors make none: their ends need not look through all groups.
             self.creators.insert(spec.creator);
         }
         let before = self.groups.insert(group_id, Group::new(spec, now_ms));
@@ -116,6 +117,7 @@ impl Groups {
         change: impl FnOnce(&mut Group) -> R,
     ) -> Option<R> {
         let group = self.groups.get_mut(&group_id)?;
+        // A removed group is remembered for listings, and is on no node.
         let nodes = |group: &Group| match group.is_removed() {
             true => BTreeSet::new(),
             false => group.nodes(),
@@ -235,6 +237,7 @@ impl Groups {
         self.change(group_id, Group::mark_removed);
         if let Some(group) = self.groups.get(&group_id) {
             let name = (group.spec().namespace.clone(), group.spec().name.clone());
+            // Another group may have taken the name since then.
             if self.names.get(&name) == Some(&group_id) {
                 self.names.remove(&name);
             }
@@ -320,6 +323,7 @@ impl Groups {
             let first = queue.values().next().and_then(|id| self.get(*id));
             let Some(group) = first else { continue };
             for number in group.missing().into_iter().take(LIST_ROWS_MAX - rows.len()) {
+                // Groups of one shape ask for the same: one row counts them all.
                 rows.push(PendingDemand {
                     resources: group.spec().bundles[number as usize].resources.clone(),
                     count: queue.len() as u64,

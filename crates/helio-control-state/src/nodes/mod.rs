@@ -165,6 +165,7 @@ impl Nodes {
         let alive = own().filter(|node| node.info.alive);
         let dead = own().filter(|node| !node.info.alive);
         let rows = alive.chain(dead).map(|node| node.info.clone());
+        // Behind the living ones, the dead are what is left out of a list that is too long.
         rows.take(LIST_ROWS_MAX).collect()
     }
 
@@ -218,6 +219,7 @@ impl Nodes {
     /// Why a node may not register; empty when it may.
     pub(crate) fn refusal(&self, node_id: NodeId, info: &NodeInfo) -> String {
         match self.nodes.get(&node_id) {
+            // What it ran was given to others: it may come back only as a node of another id.
             Some(node) if !node.info.alive && !mutant!("dead-node-registers-again") => {
                 self.sentence(node_id)
             }
@@ -258,6 +260,7 @@ impl Nodes {
         node.reported_version = info.version;
         node.reported = encode(&info).into_boxed_slice();
         node.is_adjusted = false;
+        // The node may not have heard of the order, or of its end: this service knows what was asked last.
         let is_draining = (info.is_draining && !node.is_staying) || node.drain.is_some();
         let drain_deadline_ms = node.info.drain_deadline_ms;
         let drain_reason = std::mem::take(&mut node.info.drain_reason);
@@ -270,8 +273,10 @@ impl Nodes {
             drain_reason,
             ..info
         };
+        // Where it has just begun, its machine may still be busy with that.
         self.heartbeats.begin(node_id, now_ms + if is_new { first_silence_ms } else { 0 });
         node.lost_ms = None;
+        // What a node says on registering counts all that was sent to it.
         node.reservations.clear();
         node.is_unsettled = true;
         self.lost.remove(&node_id);
@@ -348,6 +353,7 @@ impl Nodes {
         node.info.drain_deadline_ms = 0;
         node.info.drain_reason.clear();
         node.drain = None;
+        // Until the node has said so itself: its statuses that are under way still say that it leaves.
         node.is_staying = true;
         self.membership_changed(node_id, version);
         true
@@ -490,6 +496,7 @@ impl Nodes {
 
     /// Notes whether requests wait on the node that could go to nodes that it does not watch.
     fn note_wanting(&mut self, node_id: NodeId) {
+        // A node that watches all others sees itself where there is room.
         let watches_all = self.watches.n_watched(node_id) + 1 >= self.index.len();
         let Some(node) = self.nodes.get_mut(&node_id) else { return };
         let wants = node.info.pending.iter().any(|one| one.may_spill);
@@ -540,6 +547,7 @@ impl Nodes {
         let longest_ms =
             self.heartbeats.silences_ms(now_ms).map(|(_, silence_ms)| silence_ms).max();
         let longest_ms = longest_ms.unwrap_or(0);
+        // Nobody can have been silent for so long before that: until then a look costs one comparison.
         self.silence_due_ms = now_ms + suspect_ms.saturating_sub(longest_ms);
         if is_calm && longest_ms < suspect_ms {
             return None;
@@ -579,6 +587,7 @@ impl Nodes {
         node.info.ended_ms = now_ms;
         node.info.version = version;
         cause.clone_into(&mut node.info.cause);
+        // Listings show what it had in total, and that nothing of that can be had.
         node.info.available = ResourceSet::default();
         node.reservations.clear();
         node.is_unsettled = false;
@@ -601,6 +610,7 @@ impl Nodes {
         if self.nodes.contains_key(&node_id) {
             return;
         }
+        // Its place was not kept: what matters is that its id is refused.
         let address = NodeAddress { node_id, ..NodeAddress::default() };
         let info = NodeInfo { address, alive: true, ..NodeInfo::default() };
         self.nodes.insert(node_id, Node { info, ..Node::default() });
@@ -632,6 +642,7 @@ impl Nodes {
         adjust_view(&mut self.index, node_id, before, &resources);
         node.reservations.insert(reserved_for, (resources, now_ms));
         node.is_unsettled = true;
+        // In the order of time: those that are too old are found at the front.
         self.reserved.push_back((now_ms, node_id, reserved_for));
     }
 
@@ -647,6 +658,7 @@ impl Nodes {
         if let Some(reserved) = node.reservations.get_mut(&reserved_for) {
             let before = std::mem::take(&mut reserved.0);
             adjust_view(&mut self.index, node_id, Some(before), &holds);
+            // It stays as long as it would have: the next status of the node ends it, or its time.
             reserved.0 = holds;
         }
     }
@@ -727,6 +739,7 @@ impl Nodes {
     /// Whether the derived tables agree with the nodes.
     pub(crate) fn check(&self) -> Result<(), String> {
         let alive = || self.nodes.iter().filter(|(_, node)| node.info.alive);
+        // The index is changed by differences in many places; here each view is derived anew.
         let seen = |(id, node): (&NodeId, &Node)| self.index.get(*id) == Some(&node.view());
         if !alive().all(seen) || alive().count() != self.index.len() {
             return Err(

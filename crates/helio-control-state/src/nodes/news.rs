@@ -117,6 +117,7 @@ impl Nodes {
             }
             return;
         }
+        // A thousand nodes that start together would each be sent a list of a thousand in one turn.
         let many = (LISTED_NODES_MAX / self.nodes.len()).max(1);
         let to: Vec<NodeId> = self.uninformed.iter().take(many).copied().collect();
         for node_id in &to {
@@ -151,6 +152,7 @@ impl Nodes {
 
     /// Nodes on which requests wait are told of nodes that have room, and watch these from now on.
     fn answer_wanting(&mut self, news: &mut News) {
+        // By turns: the first ones would else take all the room, and the last hear of none.
         let behind = self.wanting.range((Excluded(self.answered), Unbounded));
         let turn: Vec<NodeId> =
             behind.chain(&self.wanting).take(CANDIDATE_NODES_MAX).copied().collect();

@@ -223,7 +223,7 @@ impl Control {
         self.follow_ups.has_room = true;
     }
 
-    /// The same for all owners on a node that `is_gone` names.
+    /// Ends the actors of all owners on a node that `is_gone` names.
     pub(crate) fn end_owned_on(
         &mut self,
         node_id: NodeId,

@@ -20,6 +20,7 @@ impl Control {
             return;
         };
         let spec = actor.spec.clone();
+        // The common case, of which there may be thousands in a second.
         if self.queue.is_empty() && self.place_at_once(actor_id, &spec) {
             return;
         }
@@ -28,6 +29,7 @@ impl Control {
             self.place_shape(&shape);
         }
         let Some((oldest, strategy)) = self.queue.first(&shape) else { return };
+        // To look at every node for each of a thousand equal actors would take longer than placing them.
         let said = self.actors.get(oldest).map(|oldest| oldest.why.clone());
         let text = said
             .filter(|said| !said.is_empty() && !is_first)
@@ -35,7 +37,8 @@ impl Control {
         self.actors.update(actor_id, |actor| actor.why = text);
     }
 
-    /// Nobody waits: the actor goes where there is room, without a place in the queue. Whether there was.
+    /// Places an actor where there is room, without a place in the queue, because no other waits. Returns whether there
+    /// was room.
     fn place_at_once(&mut self, actor_id: ActorId, spec: &ActorSpec) -> bool {
         let need = taken(&spec.placement_resources, &spec.strategy);
         let creator = Some(spec.owner.node_id);
@@ -67,6 +70,7 @@ impl Control {
 
     fn place_shape(&mut self, shape: &Shape) {
         while let Some((actor_id, strategy)) = self.queue.first(shape) {
+            // Where nothing speaks for another node, an actor is made beside its creator.
             let creator = self.actors.get(actor_id).map(|actor| actor.spec.owner.node_id);
             let strategy = &strategy.clone();
             match self.choose(creator, &shape.0, strategy) {
@@ -98,6 +102,7 @@ impl Control {
             let was_told = std::mem::take(&mut actor.is_explained) || actor.incarnation > 0;
             let mut takes = actor.spec.placement_resources.clone();
             for (name, quantity) in actor.spec.resources.iter() {
+                // What it needs to be placed and what it holds then may differ: neither is given to another meanwhile.
                 takes.set(name, takes.get(name).max(quantity));
             }
             let in_group = match taken(&takes, &actor.spec.strategy) {
@@ -107,6 +112,7 @@ impl Control {
             (was_told, in_group.unwrap_or(takes), durable::incarnation(actor))
         });
         let Some((was_told, takes, entry)) = launched else { return };
+        // Before the launch is sent: a service that starts anew must know where the actor may live.
         self.out.persist(entry);
         let now_ms = self.now_ms();
         self.nodes.reserve(node_id, ReservedFor::Actor(actor_id), takes, now_ms);
@@ -161,6 +167,7 @@ impl Control {
         let is_recovering = self.is_recovering();
         for (shape, strategy, actors) in self.queue.queues() {
             let text = self.why_shape(shape, strategy);
+            // Its bundle is no resource of any node yet, which looks as if none could ever hold it.
             let waits_for_group = self.why_group_of(strategy).is_some();
             let is_hopeless =
                 !waits_for_group && !is_recovering && self.nodes.is_infeasible(&shape.0, strategy);

@@ -40,6 +40,7 @@ impl Control {
             session_name: self.session_name.clone(),
             heartbeat_ms: self.health.heartbeat_ms,
             silence_ms: self.health.silence_ms_max,
+            // A node of an ended session has nothing to come back to; one that was given up only begins anew.
             may_rejoin: !is_strange && self.nodes.was_declared_dead(node_id),
             sent_ms: register.sent_ms,
             epoch: self.epoch,
@@ -47,6 +48,7 @@ impl Control {
         self.out.send(node_id, accepted);
         if !refused.is_empty() {
             self.out.log(Note::NodeRefused { node_id, reason: refused });
+            // After the answer, which says why.
             self.out.disconnect(node_id);
             return;
         }
@@ -55,6 +57,7 @@ impl Control {
         let (address, has_heard) = (info.address.clone(), info.is_draining);
         let is_new = self.nodes.register(node_id, info, now_ms, first_silence_ms);
         let is_known = self.former.remove(&node_id).is_some_and(|former| former == address);
+        // Only where heads take each other's place does the next one have to look for the nodes.
         if self.epoch > 0 && is_new && !is_known {
             self.out.persist(durable::node(&address));
         }
@@ -63,6 +66,7 @@ impl Control {
             let (host, port) = (address.host, address.port);
             self.out.log(Note::NodeJoined { node_id, host, port });
         }
+        // The connection may have broken with the order on it.
         if !has_heard && !mutant!("lost-order-to-leave-not-repeated") {
             self.drain_again(node_id);
         }
@@ -77,6 +81,7 @@ impl Control {
         if clients_known && !mutant!("clients-that-ended-meanwhile-forgotten") {
             self.reconcile_clients(node_id, &clients);
         }
+        // A job that ended while it was away may still have workers there.
         for ended in self.jobs.recently_finished(now_ms) {
             self.out.send(node_id, ended);
         }
@@ -86,6 +91,7 @@ impl Control {
     /// Ends what belonged to clients of the node that ended while it was away.
     fn reconcile_clients(&mut self, node_id: NodeId, clients: &[WorkerId]) {
         let here: BTreeSet<WorkerId> = clients.iter().copied().collect();
+        // Their ends were told over the connection that broke, or not at all.
         let drivers = self.jobs.drivers_on(node_id).into_iter();
         for driver in drivers.filter(|driver| !here.contains(driver)) {
             self.driver_gone(driver);
@@ -120,6 +126,7 @@ impl Control {
     /// For `stood_ms` the control service did not run: the nodes have as long again to be heard.
     pub(crate) fn reset_heartbeats(&mut self, stood_ms: u64) {
         self.nodes.reset_heartbeats(self.out.now_ms());
+        // The nodes could not come back in that time, either.
         self.recovering_until_ms = self.recovering_until_ms.map(|until_ms| until_ms + stood_ms);
     }
 
@@ -162,11 +169,12 @@ impl Control {
         let sentence =
             format!("the node it ran on, {} ({node_id}), is gone: {cause}", info.address.host);
         self.node_gone(node_id, &DeathCause::new(DeathKind::NodeDied, sentence));
+        // Last: what follows from the death still asks for the node's host.
         self.nodes.bound_dead(node_id);
         self.follow_ups.has_room = true;
     }
 
-    /// Nobody looks for the node any more.
+    /// Forgets where the node is reached: no later head is to look for it.
     pub(crate) fn forget_place(&mut self, node_id: NodeId) {
         self.former.remove(&node_id);
         if self.epoch > 0 {

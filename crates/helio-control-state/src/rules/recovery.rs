@@ -48,6 +48,7 @@ impl Control {
                 control.out.log(Note::EntrySkipped { key });
             }
         }
+        // An empty store is that of a new cluster: there is nobody to wait for.
         if is_first {
             control.out.persist(durable::session(session_name));
         } else {
@@ -56,6 +57,7 @@ impl Control {
             control.resume_actors();
             for node_id in gone {
                 let sentence = "the node it ran on is gone: its daemon died and was started again";
+                // After all entries: its actors and groups have to be known to end with it.
                 control.forget_place(*node_id);
                 control.node_gone(*node_id, &DeathCause::new(DeathKind::NodeDied, sentence));
             }
@@ -90,6 +92,7 @@ impl Control {
     /// Groups with places keep these until their nodes tell otherwise. Where a single node was asked for
     /// the rest it may hold that, and is waited for.
     fn resume_groups(&mut self) {
+        // Which actors live in a group is derived, and not kept.
         let members: Vec<ActorId> = self.actors.iter().map(|(actor_id, _)| actor_id).collect();
         for actor_id in members {
             self.join_group(actor_id);

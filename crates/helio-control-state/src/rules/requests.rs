@@ -22,6 +22,7 @@ impl Control {
             ControlRequest::CreateActor(spec) => self.create_actor(spec),
             ControlRequest::StartJob(job) => self.start_job(requester, job),
             ControlRequest::StopCluster(stop) => {
+                // Answered first: the end of the cluster ends the connection, too.
                 self.out.reply(requester, Empty {});
                 return self.on_stop(&stop.reason);
             }

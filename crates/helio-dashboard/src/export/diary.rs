@@ -447,7 +447,7 @@ mod tests {
         }))
     }
 
-    /// As the collector reads them.
+    /// The entered events, as the collector reads them.
     fn entered(diary: &mut Diary, reading: &Reading, now_ms: u64) -> Vec<Value> {
         diary.enter(reading, now_ms).iter().map(|event| json!(event)).collect()
     }

@@ -55,7 +55,7 @@ impl Body {
     }
 }
 
-/// As on Ray, these are told only where they are asked for.
+/// Events of profiles, which are told only where they are asked for, as on Ray.
 pub(super) const PROFILES: &str = "TASK_PROFILE_EVENT";
 
 /// A map that has nothing.

@@ -43,7 +43,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// As the environment says; `None`: nowhere.
+    /// The export that the environment asks for; `None`: there is none.
     ///
     /// # Errors
     /// A sentence for the user: that is not an address to which events can go.

@@ -49,7 +49,7 @@ impl Marked {
         self.woken.notified().await;
     }
 
-    /// So many marks are done with.
+    /// Notes how many marks are done with.
     pub(crate) fn set_done(&self, count: u64) {
         self.done.send_replace(count);
     }

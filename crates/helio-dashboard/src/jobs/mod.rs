@@ -85,7 +85,7 @@ impl Entry {
 /// Why a job was not taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// There is one of that id.
+    /// A job of that id exists already.
     Exists,
     /// [`RUNNING_MAX`] are under way.
     Full,

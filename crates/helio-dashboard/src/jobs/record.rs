@@ -45,13 +45,13 @@ impl Status {
 pub(crate) enum End {
     /// The entry point ended with this code; negative: by that signal.
     Exit(i32),
-    /// Somebody stopped it.
+    /// The job was stopped by a user.
     Stopped,
     /// The runtime environment could not be made ready.
     NoEnvironment(String),
     /// The command could not be begun.
     NotBegun(String),
-    /// Nobody saw how it ended.
+    /// The end of the job was seen by nobody; what is known of it, in words.
     Lost(String),
 }
 
@@ -226,7 +226,7 @@ impl Job {
         Some(job)
     }
 
-    /// As it is kept on disk.
+    /// The job as it is kept on disk.
     pub(crate) fn to_file(&self) -> Value {
         json!({
             "submission_id": self.id,

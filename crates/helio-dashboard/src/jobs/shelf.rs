@@ -35,7 +35,7 @@ impl Shelf {
         Self { jobs: session_dir.join("jobs"), logs: session_dir.join("logs"), copies: None }
     }
 
-    /// The same with its folder made; whether it was not there before.
+    /// Opens the shelf of a session and makes its folder. Returns also whether that was not there before.
     pub(crate) fn open(session_dir: &Path, copies: Option<Copies>) -> io::Result<(Self, bool)> {
         let shelf = Self { copies, ..Self::of(session_dir) };
         let is_new = !shelf.jobs.exists();

@@ -175,7 +175,7 @@ fn json(level: LogLevel, at: &Place<'_>, parts: &Parts) -> String {
     out
 }
 
-/// As a string of JSON.
+/// Appends the text as a string of JSON.
 fn quote(out: &mut String, text: &str) {
     let _ = write!(out, "{}", serde_json::Value::from(text));
 }

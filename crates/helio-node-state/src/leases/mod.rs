@@ -206,6 +206,7 @@ impl Leases {
         let since = ctx.now();
         let mut may_spill_at = since;
         if spilled || is_remote {
+            // The node that sent it here took this one for free: if both are wrong, it would go back and forth.
             may_spill_at += SPILL_AGAIN_MS;
             ctx.set_timer(may_spill_at, Timer::Spill);
         }
@@ -389,6 +390,7 @@ impl Leases {
         for (_, lease) in leases().filter(|(_, lease)| lease.is_revoked || lease.lessee.is_none()) {
             free.add(&lease.takes());
         }
+        // A lessee that waits for one more worker of a kind has use for those that it has.
         let of_itself = |lease: &Lease| {
             let own = |(class, conn): &(ClassKey, Option<Conn>)| {
                 lease.key == *class && lease.lessee == *conn
@@ -397,6 +399,7 @@ impl Leases {
         };
         let mut asked = Vec::new();
         for (lease_id, lease) in leases() {
+            // As few as will do: each that is asked back is a worker that its lessee asks for again.
             if free.covers(resources) {
                 break;
             }
@@ -423,7 +426,8 @@ impl Leases {
         }
     }
 
-    /// Nothing more is to run here: each lessee gives its lease back when its task is done.
+    /// Asks for all leases back, because the node takes no more work: each lessee gives its lease back when its task is
+    /// done.
     pub(crate) fn ask_all_back(&mut self, ctx: &mut Context) {
         for (lease_id, lease) in &mut self.all {
             if let Some(conn) = lease.lessee
@@ -441,6 +445,7 @@ impl Leases {
         if lease.lessee != Some(conn) {
             return None;
         }
+        // The lease stays until its worker is free: what it holds is in use that long.
         lease.lessee = None;
         let (request_id, has_devices) = (lease.request_id, !lease.assigned.devices.is_empty());
         let worker_id = lease.worker?;

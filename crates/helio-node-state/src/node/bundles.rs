@@ -36,7 +36,7 @@ impl Node {
 
     pub(super) fn on_return_bundles(&mut self, order: &ReturnBundles) {
         let group_id = order.group_id;
-        self.bundles.let_go(group_id, &order.bundles, &mut self.ledger, &mut self.ctx);
+        self.bundles.give_back(group_id, &order.bundles, &mut self.ledger, &mut self.ctx);
         self.cluster.set_own_total(self.ledger.total());
         if self.bundles.has_ending() {
             let cause = if order.removed {

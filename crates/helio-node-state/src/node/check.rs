@@ -64,6 +64,7 @@ impl Node {
                 workers.any(|(_, worker)| worker.usage() == Use::Actor(key) && worker.is_blocked());
             add(&mut lent, &assigned.resources, strategy, is_blocked);
         }
+        // The ledger is kept by differences; here its sums are made anew from what holds something.
         let mut total = self.ctx.setup().total.clone();
         let mut free = total.clone();
         self.bundles.add_up(&mut total, &mut free, &mut lent);
@@ -86,6 +87,7 @@ impl Node {
                 ));
             }
         }
+        // Other nodes place by that view: a node that leaves would be sent work for ever.
         if self.cluster.is_own_open() == self.drain.is_ordered() {
             let leaves = if self.drain.is_ordered() { "is to leave" } else { "stays" };
             return Err(format!("the node {leaves}, and offers itself for work as if it did not"));

@@ -78,7 +78,7 @@ impl Node {
         self.ctx.push(Action::Close { conn, why: why.to_owned() });
     }
 
-    /// The same for what a sub-machine found.
+    /// Ends the connection of a client that broke the protocol, if a sub-machine found that it did.
     pub(super) fn close_on_violation(&mut self, conn: Conn, outcome: Result<(), Violation>) {
         if let Err(Violation(why)) = outcome {
             self.violation(conn, why);
@@ -97,6 +97,7 @@ impl Node {
         }
         let job_id = match kind {
             Kind::Worker => match self.pool.expects(worker_id) {
+                // Its job is the one that it was started for: what a worker says of itself does not decide that.
                 Some(job_id) => job_id,
                 None => return self.refuse_worker(conn),
             },
@@ -123,6 +124,7 @@ impl Node {
         let driver = client.worker_id();
         let Register { entrypoint, namespace, pid, owns_cluster, .. } =
             client.registration().clone();
+        // The cluster ends with the driver that started it, and with no other that says so.
         if owns_cluster && self.ctx.setup().has_owner {
             self.clients.set_owner(conn);
         }
@@ -134,6 +136,7 @@ impl Node {
     /// The control service has given the driver's job its number, or refused it.
     pub(super) fn on_job_started(&mut self, driver: WorkerId, job: Result<JobInfo, Failure>) {
         let Some(conn) = self.clients.local(driver) else { return };
+        // Its job may have been asked for twice, over a connection that broke in between.
         let Some(client) = self.clients.get(conn).filter(|one| one.kind() == Kind::DriverStarting)
         else {
             return;
@@ -161,6 +164,7 @@ impl Node {
             port: self.ctx.setup().address.port,
             session_dir: self.ctx.setup().session_dir.clone(),
             session_name: self.ctx.setup().session_name.clone(),
+            // Observers and remote drivers map no memory of this machine.
             arena_size: if uses_store { self.ctx.setup().store_size } else { 0 },
             overflow_path: self.ctx.setup().overflow_path.clone(),
             control_address: self.ctx.setup().control_address.clone(),
@@ -208,6 +212,7 @@ impl Node {
         );
         cause.pid = pid;
         self.remember_exit(client.worker_id(), cause.clone(), true, client.life());
+        // Before the end of the job: what it owned elsewhere ends with this cause.
         self.ctx.tell_control(ClientGone { worker_id: client.worker_id(), is_driver: true, cause });
         if client.kind() == Kind::Driver {
             self.end_job(client.job_id());
@@ -241,6 +246,7 @@ impl Node {
         let Some(client) = self.clients.get(conn) else { return };
         let (job_id, driver) = (client.job_id(), client.worker_id());
         let workers = self.pool.of_job(job_id);
+        // Workers of the job may have printed elsewhere, which only the control service can ask about.
         let then = if self.control.is_connected() && !self.cluster.others_alive().is_empty() {
             let node_id = self.ctx.setup().address.node_id;
             let flush = FlushJobLogs { job_id, driver, request_id, node_id };

@@ -153,6 +153,7 @@ impl Node {
     }
 
     fn measurements(&self) -> Vec<Metric> {
+        // States without a worker are told as 0: a series that is missing looks like a fault in a chart.
         let mut workers: BTreeMap<&str, f64> =
             ["starting", "idle", "leased", "actor", "ending"].map(|usage| (usage, 0.0)).into();
         for (_, worker) in self.pool.iter() {
@@ -162,8 +163,11 @@ impl Node {
         let (total, free) = (self.ledger.total(), self.ledger.available());
         let resources = total.iter();
         let resources =
+            // A series for each node and each bundle would grow with the cluster, and tell nothing that the others do
+            // not.
             resources.filter(|(name, _)| !name.starts_with("node:") && !is_of_bundle(name));
         let resources = resources.flat_map(|(name, quantity)| {
+            // Nothing takes this resource by the ledger: objects do by being there.
             let available = if name == "object_store_memory" {
                 Quantity(quantity.0 - Quantity::from_f64(self.store.used() as f64).0)
             } else {

@@ -232,7 +232,7 @@ impl Node {
         self.release_lease(lease_id, false);
     }
 
-    /// There is no worker for the lease and will be none.
+    /// Refuses a lease for which there will be no worker.
     pub(super) fn refuse_lease(&mut self, lease_id: LeaseId, failure: &Failure) {
         let Some(lease) = self.release_lease(lease_id, false) else { return };
         if let Some(conn) = lease.lessee() {

@@ -139,6 +139,7 @@ impl Node {
             self.cluster.on_standstill(since_ms, &mut self.ctx);
         }
         self.on_event(event);
+        // Timers after the event: what it brings may be what they wait for.
         while let Some(timer) = self.ctx.due_timer() {
             self.on_timer(timer);
         }
@@ -158,6 +159,7 @@ impl Node {
             self.version += 1;
             self.ctx.push(Action::StatusChanged);
         }
+        // Last, when nothing more is freed: ranges and files go in one sweep for each event.
         self.with_store(Store::give_back_disk);
         self.ctx.finish()
     }

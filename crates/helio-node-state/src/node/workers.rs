@@ -47,6 +47,7 @@ impl Node {
     /// A client may come to need workers: they are started ahead, and modules loaded.
     pub(super) fn on_expect(&mut self, conn: Conn, expect: Expect) {
         let Some(job_id) = self.clients.get(conn).map(Client::job_id) else { return };
+        // A guest runs no work: its workers would wait for nothing.
         let is_moot = self.ctx.setup().is_guest;
         if is_moot || job_id == JobId::NIL || self.jobs.is_finished(job_id) {
             if expect.request_id != 0 {
@@ -89,6 +90,7 @@ impl Node {
         }
         if let Some(demand) = self.pool.take_demand(&freed) {
             self.assign(worker_id, demand);
+        // A detached actor's demand comes first: it may outlive the job.
         } else if self.jobs.is_finished(freed.key.0) {
             let reason = "The job that it belonged to has ended.";
             return self.pool.end(worker_id, reason, &mut self.ctx);
@@ -106,6 +108,7 @@ impl Node {
             Demand::Lease(lease_id) => {
                 let worker = self.address_of(conn);
                 let Some(lease) = self.leases.on_worker(lease_id, worker_id) else {
+                    // The lease was withdrawn meanwhile: the worker is for the next one.
                     return self.on_worker_free(worker_id);
                 };
                 if let Some(lessee) = lease.lessee() {
@@ -220,6 +223,7 @@ impl Node {
             Use::Actor(key) => self.actors.told_to_end(key).cloned(),
             _ => None,
         };
+        // Which process it was is known from its end alone.
         let known = told.map(|told| DeathCause { pid: cause.pid, ..told });
         self.remember_exit(worker_id, known.unwrap_or_else(|| cause.clone()), false, life);
         self.ctx.tell_control(ClientGone { worker_id, is_driver: false, cause: cause.clone() });

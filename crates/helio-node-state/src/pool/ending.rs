@@ -31,12 +31,14 @@ impl Pool {
         let Some(worker) = self.workers.get_mut(&worker_id) else { return };
         let by = ctx.now() + WORKER_EXIT_MS_MAX;
         worker.exit_by = Some(by);
+        // The first reason is the one that started it: what follows, such as a kill, is its consequence.
         worker.cause.get_or_insert_with(|| DeathCause::new(DeathKind::Intended, reason));
         match worker.conn {
             Some(conn) => {
                 let reason = reason.to_owned();
                 ctx.send(conn, ExitMessage { reason, drain: true, unless_needed });
             }
+            // Before it has registered it cannot be told, and owns nothing that others could need.
             None => ctx.push(Action::Kill { worker_id }),
         }
         ctx.set_timer(by, Timer::WorkerExit(worker_id));
@@ -45,6 +47,7 @@ impl Pool {
     /// The worker was asked to end and should have.
     pub(crate) fn on_exit_timer(&mut self, worker_id: WorkerId, ctx: &mut Context) {
         let Some(worker) = self.workers.get(&worker_id) else { return };
+        // Others read what it owns for as long as they like; only the end of its job ends that.
         let may_wait = worker.lingers && !worker.is_told;
         if !may_wait && worker.exit_by.is_some_and(|by| by <= ctx.now()) {
             self.kill(worker_id, None, ctx);
@@ -111,6 +114,7 @@ impl Pool {
         let cause = DeathCause::new(DeathKind::Intended, LESSEE_GONE);
         match worker.conn {
             _ if worker.is_killed || worker.exited.is_some() => {}
+            // It has ended for its lessee, and stays for those that hold what it owns.
             Some(_) if worker.lingers => return true,
             Some(conn) if !is_job_over => {
                 let by = ctx.now() + WORKER_EXIT_MS_MAX;
@@ -137,6 +141,7 @@ impl Pool {
         if std::mem::replace(&mut worker.is_told, true) {
             return;
         }
+        // One that is being killed tells nothing any more.
         let Some(conn) = worker.conn.filter(|_| !worker.is_killed && worker.exited.is_none())
         else {
             return self.kill(worker_id, Some(cause), ctx);
@@ -186,6 +191,7 @@ impl Pool {
         if worker.conn.is_none() {
             return Some(cause);
         }
+        // Its last frames may still be in the connection: the cause is told when that has been read.
         worker.exited = Some(cause);
         ctx.set_timer(ctx.now() + WORKER_DRAIN_MS_MAX, Timer::WorkerDrain(worker_id));
         if matches!(worker.usage, Use::Idle { .. }) {

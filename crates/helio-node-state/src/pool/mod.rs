@@ -226,6 +226,7 @@ impl Pool {
     /// Workers of a job that nobody uses or waits for, those that are only starting among them.
     pub(crate) fn idle_of_job(&self, job_id: JobId) -> Vec<WorkerId> {
         let unused = |worker: &Worker| matches!(worker.usage, Use::Starting | Use::Idle { .. });
+        // A detached actor of the job outlives its driver, and may wait for this worker.
         let is_wanted = |worker: &Worker| {
             let waiting = self.waiting.get(&worker.key);
             waiting.is_some_and(|all| {
@@ -304,6 +305,8 @@ impl Pool {
         let mut idle = self.idle.iter().rev().map(|(_, id)| *id);
         let found = idle.find(|id| self.workers.get(id).is_some_and(fits));
         if found.is_none() {
+            // Workers are started for demands that wait (`missing`), not for this one: a worker that falls free first
+            // serves it.
             self.waiting.entry(key).or_default().push_back(waiting);
         }
         found
@@ -314,7 +317,7 @@ impl Pool {
         !self.waiting.is_empty()
     }
 
-    /// Nobody waits for the demand's worker any more.
+    /// Drops a demand whose worker is not waited for any more.
     pub(crate) fn drop_demand(&mut self, demand: Demand) {
         self.waiting.retain(|_, waiting| {
             waiting.retain(|other| other.demand != demand);
@@ -368,6 +371,7 @@ impl Pool {
         if let Some(worker) = self.workers.get_mut(&worker_id)
             && worker.usage == Use::Leased(lease_id)
         {
+            // It may run on for a lessee that is gone: `on_worker_free` says when it can be lent again.
             worker.usage = Use::Ending;
             worker.is_blocked = false;
         }
@@ -408,6 +412,7 @@ impl Pool {
         for worker in self.workers.values().filter(|worker| worker.usage == Use::Starting) {
             *starting.entry((&worker.key, worker.is_preloaded)).or_default() += 1;
         }
+        // Starts are bound together: many interpreters at once only make each other late.
         let mut room = starts_max.saturating_sub(starting.values().sum()).min(self.room());
         let mut missing: Vec<(PoolKey, bool, usize)> = Vec::new();
         for (key, waiting) in &self.waiting {
@@ -430,10 +435,12 @@ impl Pool {
         is_ahead: bool,
         ctx: &mut Context,
     ) -> Result<(), Failure> {
+        // A variable that cannot be set would fail in every process: it is found before the first one.
         let env = variables(&key.1).map_err(|why| Failure::new(FailureKind::RuntimeEnv, why))?;
         let cwd = Some(&key.1.working_dir).filter(|folder| !folder.is_empty()).cloned();
         let worker_id = ctx.new_worker_id();
         let start_ms_max = start_ms_max(&key.1).map(|max| match is_preloaded {
+            // It is forked only when the modules are loaded, which may take longer than any start.
             true => max.max(WORKER_FORK_MS_MAX),
             false => max,
         });
@@ -508,6 +515,7 @@ impl Pool {
         let Some(worker) = self.workers.get_mut(&worker_id) else { return false };
         worker.conn = Some(conn);
         worker.life.serving = Some(now);
+        // On a loaded machine the worker can speak before the shell has said that it was forked.
         if worker.pid == 0 {
             worker.pid = pid;
         }
@@ -522,6 +530,7 @@ impl Pool {
         *failures += 1;
         let is_final = !mutant!("broken-environment-tried-again")
             && [SETUP_TIMED_OUT, SETUP_FAILED].contains(&cause.code);
+        // An environment that cannot be made fails in the same way each time: its error says why, at once.
         let text = if is_final && key.1.is_made_first() {
             cause.to_string()
         } else if *failures < WORKER_START_FAILURES_MAX {
@@ -556,7 +565,7 @@ impl Pool {
         })
     }
 
-    /// Nobody waits for the worker.
+    /// Counts the worker as idle, because no demand waits for it.
     pub(crate) fn set_idle(&mut self, worker_id: WorkerId, freed: &Freed, ctx: &mut Context) {
         self.set_usage(worker_id, Use::Idle { since: ctx.now() });
         if freed.is_ahead {
@@ -571,6 +580,7 @@ impl Pool {
     pub(crate) fn on_idle_timer(&mut self, ctx: &mut Context) {
         while self.idle.len() > ctx.setup().idle_max && !mutant!("idle-workers-without-end") {
             let Some(&(since, worker_id)) = self.idle.first() else { return };
+            // The set is in order: all others have been idle for a shorter time.
             if since + WORKER_IDLE_MS_MAX > ctx.now() {
                 return ctx.set_timer(since + WORKER_IDLE_MS_MAX, Timer::Idle);
             }

@@ -18,7 +18,7 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// Nobody wants that item of a generator, nor those after it.
+    /// Notes that no reader wants that item of a generator, nor those after it.
     pub(super) fn add(&mut self, first: ObjectId, owner: WorkerId) {
         if self.all.insert(first.task(), (owner, first.index())).is_some() {
             return;

@@ -211,6 +211,7 @@ impl Store {
             return Err(Violation("an object is sealed that was not created"));
         }
         self.serve_readers(object_id, env);
+        // Its generator's reader had left before the item was written: nobody will free it.
         if !self.ended.is_empty()
             && let Some(object) = self.objects.get(object_id)
             && self.ended.has(object_id, object.owner().worker_id)
@@ -253,6 +254,7 @@ impl Store {
             env.ctx.send(conn, ObjectRefused { request_id, failure });
             return Ok(());
         }
+        // Later readers of the same object share what the first one has begun.
         if self.pulls.add_reader((conn, request_id), object_id, locations, owner) {
             if self.objects.must_await(object_id) {
                 self.pulls.set_local(object_id);
@@ -312,16 +314,18 @@ impl Store {
         env: &mut Env<'_>,
     ) {
         for to in locations {
+            // The owner may not have heard yet that the node has left.
             let to = env.node.heir(to.node_id).unwrap_or(to);
             if to.node_id != env.ctx.node_id() {
+                // If the node leaves before it reads this, its heir has to be told.
                 self.drops.add(to.node_id, dropped.clone(), env.ctx.now());
                 env.ctx.ask_node(to, NodeToNode::Drop(dropped.clone()));
             }
         }
     }
 
-    /// Nobody wants that item of a generator, nor those after it, as far as they belong to that process. Returns those that
-    /// are here.
+    /// Notes that no reader wants that item of a generator, nor those after it, as far as they belong to that process.
+    /// Returns those that are here.
     pub(crate) fn end_items(&mut self, first: ObjectId, owner: WorkerId) -> Vec<ObjectId> {
         self.ended.add(first, owner);
         let mut items = self.objects.owned(|of| of.worker_id == owner);
@@ -360,6 +364,7 @@ impl Store {
         if self.inherits.insert(object_id, from.clone()).is_some() {
             return;
         }
+        // A reader without a client: the object is pulled as for anybody else, and then kept.
         self.count_inherits += 1;
         if self.pulls.add_reader((NOBODY, self.count_inherits), object_id, vec![from], owner) {
             self.pulls.enqueue(object_id);
@@ -387,6 +392,7 @@ impl Store {
     pub(crate) fn on_client_gone(&mut self, conn: Conn, env: &mut Env<'_>) {
         let pins = self.pins.take(conn);
         self.room.forget_create(conn, None);
+        // Its reads end before room is given: one that gets some would pin for nobody.
         for request_id in self.pulls.of_client(conn) {
             self.on_cancel_fetch(conn, request_id, env);
         }

@@ -169,6 +169,7 @@ impl Objects {
 
     /// Objects that are more than cached copies, pins, and the bytes of those objects.
     pub(super) fn held(&self) -> (usize, u32, u64) {
+        // Copies for readers give way by themselves: nobody has to let go of them.
         let kept = self.sealed.values().filter(|object| object.is_primary || object.pins > 0);
         let pins = self.sealed.values().map(|object| object.pins).sum();
         let bytes = kept.clone().map(Object::memory).sum::<u64>()
@@ -249,10 +250,12 @@ impl Objects {
             if let Some(extent) = self.memory.allocate(size) {
                 return Some(extent);
             }
+            // One at a time, and tried anew: a gap of that size is wanted, not a sum of free bytes.
             let object_id = self.evictable.first()?.1;
             self.forget_place(object_id);
             let object = self.sealed.get_mut(&object_id).expect("what can be evicted is there");
             let extent = object.extent.take().expect("what can be evicted is in memory");
+            // A primary copy that can be evicted is on disk, and stays known as that.
             if !object.is_primary {
                 self.sealed.remove(&object_id);
             }
@@ -279,6 +282,7 @@ impl Objects {
     }
 
     pub(super) fn give_back(&mut self, extent: Extent) {
+        // A range of the disk file is no room in memory, for which the queue waits.
         if self.disk.has(extent) {
             return self.disk.free(extent);
         }
@@ -333,6 +337,7 @@ impl Objects {
     /// and it is wanted again if it was freed. Returns whether there is such a copy.
     pub(super) fn revive(&mut self, object_id: ObjectId) -> bool {
         let Some(object) = self.sealed.get_mut(&object_id) else { return false };
+        // The owner counts on this copy from now on, also where it had been brought for a reader.
         (object.is_primary, object.is_freed) = (true, false);
         self.forget_place(object_id);
         self.settle(object_id);
@@ -342,6 +347,7 @@ impl Objects {
     /// A copy that was made for a reader stays until it is freed.
     pub(super) fn keep(&mut self, object_id: ObjectId) {
         let Some(object) = self.sealed.get_mut(&object_id) else { return };
+        // What its owner has freed must not stay, whoever asks for it: that message was under way longer.
         if object.is_primary || object.is_freed {
             return;
         }
@@ -387,6 +393,7 @@ impl Objects {
             owner,
             used: self.clock,
         };
+        // A process that puts many objects in a row is looked up once.
         if self.seen.last() != Some(&owner) {
             self.seen.push(owner);
         }
@@ -430,6 +437,7 @@ impl Objects {
             self.settle(object_id);
         }
         let all = (object_id, Conn(0))..=(object_id, Conn(u64::MAX));
+        // The news of its sealing may still be on another connection: it goes when that has come.
         for (_, unsealed) in self.unsealed.range_mut(all) {
             unsealed.is_freed = true;
         }
@@ -438,6 +446,7 @@ impl Objects {
     /// Deletes the object, or lets its memory be had, when nothing speaks against it.
     pub(super) fn settle(&mut self, object_id: ObjectId) {
         let Some(object) = self.sealed.get(&object_id) else { return };
+        // SHM-1: neither readers nor the disk may see the bytes of another object there.
         if object.pins > 0 || matches!(object.file, File::Writing | File::Reading) {
             return;
         }
@@ -524,6 +533,7 @@ impl Objects {
         if object.file != File::Writing {
             return None;
         }
+        // Where it failed, the object is as before: it may be chosen again once the disk takes some.
         object.file = if written.is_some() { File::Written } else { File::None };
         object.checksum = written.unwrap_or_default();
         Some(object.memory())
@@ -532,6 +542,7 @@ impl Objects {
     /// The object is to be read from disk. Returns its size, if it is nowhere else.
     pub(super) fn begin_restore(&mut self, object_id: ObjectId) -> Option<u64> {
         let object = self.sealed.get_mut(&object_id)?;
+        // Its memory may be there still, or a read of it under way: one is enough.
         if object.file != File::Written || object.extent.is_some() {
             return None;
         }
@@ -563,7 +574,7 @@ impl Objects {
         Some(object.checksum)
     }
 
-    /// There is no place to read the object to: it stays on disk.
+    /// Leaves the object on disk, because there is no place to read it to.
     pub(super) fn give_up_restore(&mut self, object_id: ObjectId) {
         if let Some(object) = self.sealed.get_mut(&object_id) {
             object.file = File::Written;

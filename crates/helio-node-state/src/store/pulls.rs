@@ -69,7 +69,7 @@ pub(super) struct Pull {
 #[derive(Debug)]
 pub(super) enum Progress<'a> {
     Local,
-    /// So many objects come before it.
+    /// The object waits for its turn; how many come before it.
     Queued(usize),
     WaitsForRoom(&'a NodeAddress),
     Pulling(&'a Pull),
@@ -145,6 +145,7 @@ impl Pulls {
         let fetch = self.fetches.entry(object_id).or_default();
         let is_first = fetch.readers.is_empty();
         fetch.readers.push(reader);
+        // Not every reader knows the owner, under whose name the copy is kept.
         if fetch.owner == Owner::default() {
             fetch.owner = owner;
         }
@@ -215,6 +216,7 @@ impl Pulls {
             if let Some(heir) = heir(from.node_id).filter(|heir| !is_useless(heir.node_id)) {
                 return Some(heir);
             }
+            // Its owner hears that the node is of no use, and names others or makes the object again.
             if !fetch.gone.contains(&from.node_id) {
                 fetch.gone.push(from.node_id);
             }
@@ -301,7 +303,7 @@ impl Pulls {
         }
     }
 
-    /// There is room for the object: takes the node that has it, if the object waits for room still.
+    /// Takes the node that has the object for which there is room, if the object waits for room still.
     pub(super) fn take_waits_for_room(&mut self, object_id: ObjectId) -> Option<NodeAddress> {
         match std::mem::take(&mut self.fetches.get_mut(&object_id)?.state) {
             State::WaitsForRoom(from) => Some(from),

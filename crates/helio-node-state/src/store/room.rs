@@ -117,11 +117,13 @@ impl Room {
         let is_it = |wants: Wants, of: ObjectId| wants.is_creation(conn, object_id, of);
         self.waiting.retain(|waiting| !is_it(waiting.wants, waiting.object_id));
         for one in self.reservations.values_mut() {
+            // The disk is still at it: the range comes back when it has answered.
             one.wants = one.wants.filter(|wants| !is_it(*wants, one.object_id));
         }
     }
 
-    /// Nobody reads the object any more that was to come from another node.
+    /// Withdraws the wait for room of an object that was to come from another node, because no client reads it any
+    /// more.
     pub(super) fn forget_pull(&mut self, object_id: ObjectId) {
         self.waiting
             .retain(|waiting| waiting.wants != Wants::Pull || waiting.object_id != object_id);
@@ -194,6 +196,7 @@ impl Room {
     /// Whether clients are to be asked for the pins that they can do without: somebody waits, nothing else
     /// gives room soon, and they were not asked a moment ago. Counts as asked.
     pub(super) fn asks_for_pins(&mut self, now: u64) -> bool {
+        // Pins are asked back as the last means: their objects have to be fetched again.
         if self.waiting.is_empty() || self.spills > 0 || self.asked_at + PINS_ASK_MS > now {
             return false;
         }

@@ -68,6 +68,7 @@ impl Store {
     /// Gives room to those that wait for it, in their order; a large one does not hold up the small ones
     /// behind it. For those that find none, objects are written to disk.
     fn give_room(&mut self, env: &mut Env<'_>) {
+        // Room that comes while the queue is served is to serve it once more.
         self.objects.clear_new_room();
         for waiting in self.room.take_queue() {
             let Waiting { object_id, size, wants, .. } = waiting;
@@ -111,7 +112,7 @@ impl Store {
         }
     }
 
-    /// Nothing else gives room soon: asks all clients that have pins for those that they can do without.
+    /// Asks all clients that have pins for those that they can do without, when nothing else gives room soon.
     fn ask_for_pins(&mut self, env: &mut Env<'_>) {
         if !self.room.asks_for_pins(env.ctx.now()) {
             return;
@@ -133,6 +134,7 @@ impl Store {
     /// Whether room will come although nobody gives any now: objects are being written to disk, tasks begin,
     /// or tasks run that read from the store and do not wait themselves. `lacking`: what finds no room.
     fn room_will_come(&self, lacking: &[(ObjectId, Wants)], env: &Env<'_>) -> bool {
+        // A task that begins takes its arguments, and gives them back when it ends.
         if self.room.spills() > 0 || env.node.task_begins_soon() {
             return true;
         }
@@ -143,6 +145,7 @@ impl Store {
             .flat_map(|(object_id, wants)| self.waiters(object_id, wants))
             .collect();
         let mut readers = self.pins.holders();
+        // A task that waits for room itself gives none back: only one that does not wait will end.
         readers.any(|(conn, _)| env.node.runs_with_arguments(conn) && !stuck.contains(&conn))
     }
 
@@ -160,6 +163,7 @@ impl Store {
             if until > now {
                 kept.push_back(waiting);
             } else if will_come {
+                // Its time begins anew: as long as others move, a full store is slow and not stuck.
                 (waiting.since, waiting.until) = (now, now + READ_ROOM_MS_MAX);
                 env.ctx.set_timer(waiting.until, Timer::Room);
                 kept.push_back(waiting);
@@ -174,6 +178,7 @@ impl Store {
                 self.refuse(object_id, wants, &failure, env);
             }
         }
+        // They have waited longest.
         self.room.put_first(kept);
         self.give_room(env);
     }
@@ -193,6 +198,7 @@ impl Store {
 
     /// Writes to disk the objects beyond four fifths of the memory that cannot be had again.
     pub(super) fn spill_ahead(&mut self, env: &mut Env<'_>) {
+        // The last fifth is what writers find while the disk is at work.
         let limit = self.objects.memory_size() / 5 * 4;
         let over = self.objects.needed().saturating_sub(limit);
         if over > 0 {
@@ -202,6 +208,7 @@ impl Store {
 
     /// Has objects of `wanted` bytes in sum written to disk, those that are being written among them.
     fn write_out(&mut self, wanted: u64, env: &mut Env<'_>) {
+        // A disk that failed just now would fail again, at the cost of writing the object.
         if self.room.disk_error(env.ctx.now()).is_some() {
             return;
         }
@@ -261,6 +268,7 @@ impl Store {
                     env.ctx.push(Action::TellDamaged { object_id });
                 }
                 self.objects.lose(object_id);
+                // Another node may have a copy; else the owner makes the object again.
                 self.on_writing_given_up(object_id, env);
             }
         }
@@ -326,6 +334,7 @@ impl Store {
             (Err(error), Some(wants)) => {
                 self.objects.give_back(extent);
                 let now = env.ctx.now();
+                // The object is in no queue now, and what waits for it is as stuck as the others.
                 let will_come = self.room_will_come(&[(object_id, wants)], env);
                 if will_come || now < since + env.ctx.setup().room_ms_max {
                     let since = if will_come { now } else { since };
@@ -337,12 +346,13 @@ impl Store {
                     format!("{full}, and the disk has no room either: {}. {ADVICE}", error.text);
                 self.refuse(object_id, wants, &Failure::new(kind_of(error.is_full), text), env);
             }
+            // Whoever wanted the range is gone.
             (_, None) => self.objects.give_back(extent),
         }
     }
 
-    /// There is no room for the object anywhere: its readers, or its writer, are told. Other nodes that
-    /// read it wait.
+    /// Tells the readers of an object, or its writer, that there is no room for it anywhere. Other nodes that read it
+    /// wait.
     fn refuse(&mut self, object_id: ObjectId, wants: Wants, failure: &Failure, env: &mut Env<'_>) {
         if let Wants::Create { conn, request_id, .. } = wants {
             return env.ctx.send(conn, ObjectRefused { request_id, failure: failure.clone() });
@@ -352,6 +362,7 @@ impl Store {
             return;
         }
         self.objects.give_up_restore(object_id);
+        // Daemons of other nodes have time: their readers are not refused for want of room here.
         if self.serves.is_awaited(object_id) {
             self.restore(object_id, env);
         }

@@ -35,6 +35,7 @@ impl Store {
             true => "no node that had it is alive".to_owned(),
             false => missing.reason,
         };
+        // The reader may be this node itself, for one that leaves: that one looks for another heir.
         self.inherited(object_id, &reason, env);
         for (conn, request_id) in missing.readers {
             let (gone, reason) = (missing.gone.clone(), reason.clone());
@@ -79,6 +80,7 @@ impl Store {
     /// The node that was asked does not have the object, or is gone: asks the next one.
     fn fail_pull(&mut self, object_id: ObjectId, reason: String, env: &mut Env<'_>) {
         let Some(pull) = self.pulls.end(object_id) else { return };
+        // The readers' owners are told which nodes did not have it, and count on those no more.
         self.pulls.set_gone(object_id, pull.from.node_id);
         self.pulls.set_reason(object_id, reason);
         self.give_back_room(&pull, env);
@@ -89,6 +91,7 @@ impl Store {
     /// The object is here now: serves everybody who waits for it.
     pub(super) fn serve_readers(&mut self, object_id: ObjectId, env: &mut Env<'_>) {
         self.stop_pull(object_id, env);
+        // It may have come by itself, made here by another attempt, while it waited for its turn.
         self.pulls.dequeue(object_id);
         self.room.forget_pull(object_id);
         self.serve_waiting(object_id, env);
@@ -99,7 +102,7 @@ impl Store {
         self.start_pulls(env);
     }
 
-    /// There is no place for the object here: its readers are told.
+    /// Tells the readers of an object that there is no place for it here.
     pub(super) fn refuse_readers(
         &mut self,
         object_id: ObjectId,
@@ -119,6 +122,7 @@ impl Store {
     fn serve_waiting(&mut self, object_id: ObjectId, env: &mut Env<'_>) {
         for (conn, request_id) in self.serves.waiting_for(object_id) {
             self.serves.stop_waiting(conn, request_id);
+            // As if they asked only now: they get the object, or hear that it is not here.
             self.on_pull(conn, &PullObject { request_id, object_id }, env);
         }
     }
@@ -134,7 +138,7 @@ impl Store {
         }
     }
 
-    /// There is room for an object that another node has.
+    /// Pulls an object that another node has, now that there is room for it.
     pub(super) fn let_pull(
         &mut self,
         object_id: ObjectId,
@@ -152,6 +156,7 @@ impl Store {
     pub(crate) fn on_pull_start(&mut self, node_id: NodeId, start: PullStart, env: &mut Env<'_>) {
         let Some(object_id) = self.pulls.object_from(node_id, start.request_id) else { return };
         let Some(pull) = self.pulls.pull_mut(object_id) else { return };
+        // Room was made for the size that was said first: another one would not fit there.
         if pull.has_begun || (pull.extent.is_some() && pull.size != start.size) {
             return self.fail_pull(object_id, "it changed its mind".to_owned(), env);
         }
@@ -204,6 +209,7 @@ impl Store {
         let Some(pull) = self.pulls.pull_mut(object_id) else { return };
         let length = chunk.bytes.len() as u64;
         let Some(extent) = pull.extent.filter(|_| {
+            // SHM-1: what a peer says of offsets is not believed; behind the extent lies another object.
             let is_next = chunk.offset == pull.received && length <= pull.size - pull.received;
             pull.has_begun && !pull.is_bulk && is_next
         }) else {
@@ -219,10 +225,11 @@ impl Store {
         self.finish_pull(object_id, env);
     }
 
-    /// So much of an object has come over a connection of its own.
+    /// Notes how much of an object has come over a connection of its own.
     pub(crate) fn on_received_some(&mut self, request_id: u64, received: u64) {
         let object_id = self.pulls.object(request_id);
         if let Some(pull) = object_id.and_then(|object_id| self.pulls.pull_mut(object_id)) {
+            // Only shown to those who ask: the end of the object is said by `on_received`.
             pull.received = received.min(pull.size);
         }
     }
@@ -270,6 +277,7 @@ impl Store {
         let owner = self.pulls.owner(object_id);
         self.objects.add_secondary(object_id, extent, size, owner);
         self.serve_readers(object_id, env);
+        // After its readers have their pins: without one it could be evicted before they see it.
         self.objects.settle(object_id);
         env.ctx.status_changed();
     }
@@ -279,6 +287,7 @@ impl Store {
         let PullObject { request_id, object_id } = *pull;
         let refusal = self.serves.refusal(conn, request_id);
         if refusal.is_none() && self.objects.must_await(object_id) {
+            // The other node would look elsewhere for what will be here in a moment.
             self.serves.wait(conn, request_id, object_id);
             return self.restore(object_id, env);
         }
@@ -349,6 +358,7 @@ impl Store {
     /// A node has died: the objects that come from it are pulled from other nodes.
     pub(crate) fn on_node_died(&mut self, node_id: NodeId, env: &mut Env<'_>) {
         let heir = env.node.heir(node_id);
+        // What it was told to free lately it may have handed to its heir before it heard of that.
         for dropped in self.drops.take(node_id, env.ctx.now()) {
             let told = heir.as_ref().filter(|_| !mutant!("late-free-not-told-the-heir"));
             match told.filter(|_| !mutant!("heir-not-told-what-was-freed")) {
@@ -370,6 +380,7 @@ impl Store {
                 && let Some(pull) = self.pulls.end(object_id)
             {
                 self.give_back_room(&pull, env);
+                // The bytes moved on while they were being read: the heir has all of them.
                 self.pulls.add_next_location(object_id, heir);
                 self.ask_next(object_id, env);
                 continue;

@@ -27,7 +27,7 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    /// As the environment says; `None`: nowhere.
+    /// The export that the environment asks for; `None`: there is none.
     ///
     /// # Errors
     /// A sentence for the user: that is not an address, or not a time.

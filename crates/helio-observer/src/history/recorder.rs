@@ -43,13 +43,13 @@ const SERVING: &str = "_serve_runs";
 /// How often calls are asked for: usually, and while there are many.
 const CALLS_EVERY: Duration = Duration::from_millis(500);
 const MANY_CALLS_EVERY: Duration = Duration::from_millis(200);
-/// So many new rows are many: a process keeps ten thousand calls that are over.
+/// How many new rows count as many: a process keeps ten thousand calls that are over.
 const MANY: usize = 1_000;
 /// How often everything else is asked for.
 const REST_EVERY: Duration = Duration::from_millis(900);
 /// The delay at which rows of a process that has ended may still come; a row that comes twice is written once.
 const OVERLAP: Duration = Duration::from_millis(1_000);
-/// So much longer ago than it was asked something may have happened of which an answer did not tell yet.
+/// How much longer ago than the question something may have happened of which an answer did not tell yet.
 const SLACK_MS: u32 = 50;
 /// Between two questions there is so many times the time that the one before took, but they are not further apart than that:
 /// what a head that is killed has not asked yet is lost, and that is to be less than a second.
@@ -76,7 +76,7 @@ pub struct Recorder {
     keeper: Keeper,
     /// The number by which processes know these questions.
     follower: u64,
-    /// Somebody did not answer since then.
+    /// Since when some process has not answered.
     is_silent_since: Option<Instant>,
     /// The version of each thing that was written last, by kind and key.
     written: HashMap<(u8, Vec<u8>), Written>,
@@ -89,7 +89,7 @@ pub struct Recorder {
     /// When calls, and everything else, were asked for last.
     asked_calls: Option<Instant>,
     asked_rest: Option<Instant>,
-    /// There were more calls than rows: the next question is about all.
+    /// Whether there were more calls than rows: the next question is about all.
     is_gapped: bool,
     /// All that there is, which is asked for while readers get what has changed.
     whole: Option<JoinHandle<Result<Whole, String>>>,
@@ -121,7 +121,7 @@ pub async fn keep(mut recorder: Recorder) {
         if recorder.keeper.is_wanted() || recorder.keeper.wants_whole_of_followers() {
             recorder.serve().await;
         }
-        recorder.keeper.let_go();
+        recorder.keeper.drop_if_unseen();
         if mirror.is_followed() {
             // Who follows sees within that time what has happened.
             let asked = recorder.asked_calls.unwrap_or(began);
@@ -453,7 +453,7 @@ impl Recorder {
         self.is_due(kind, key, hash, 0)
     }
 
-    /// The same of what has so many bytes.
+    /// Whether a record of so many bytes is due.
     fn is_due(&mut self, kind: u8, key: &[u8], hash: u64, bytes: usize) -> bool {
         let now = Instant::now();
         let place = (kind, key.to_vec());

@@ -51,6 +51,7 @@ impl Leases {
             let lease = leases.get(request);
             lease.is_some_and(|one| one.sent.is_empty() && one.is_open() && is_there(one))
         };
+        // The one used last: those that are not needed stay idle until they are given back.
         if let Some(place) = class.idle.iter().rposition(is_idle) {
             return Some(class.idle.remove(place));
         }
@@ -80,6 +81,7 @@ impl Leases {
                 continue;
             }
             let turn = class.turns.get(&lease.node).copied().unwrap_or_default();
+            // The turn comes first: calls go round the nodes even where one of them is quicker.
             let rank = (turn, lease.sent.len());
             if next.is_none_or(|(least, _, _)| rank < least) {
                 next = Some((rank, *request, lease.is_fresh));
@@ -145,11 +147,13 @@ impl Leases {
         let leases = class.leases.iter().filter_map(|request| self.leases.get(request));
         let there = leases.filter(|lease| lease.node == node && lease.is_open());
         let ages: Vec<u64> = there.map(|lease| env.ctx.now().saturating_sub(lease.began)).collect();
+        // There is no worker there to wait for: the call moves once the wait for room is over.
         let Some(youngest) = ages.iter().min() else { return room == Room::None };
         // A call that has run for long may run for as long again.
         let call_us = class.call_us.max(*youngest);
         let waits = class.queue.len_of(Some(node)) as u64 * call_us / ages.len() as u64;
         let bytes = env.calls.get(task).map_or(0, |task| env.objects.bytes_on(task.spec(), node));
+        // To move costs the copy of its arguments, for this call and the room that the copy takes.
         waits > MOVE_US + bytes / COPIED_PER_US
     }
 

@@ -104,6 +104,7 @@ impl Line {
     pub(super) fn pop_front(&mut self, node: Option<NodeId>) -> Option<TaskId> {
         let Some(node) = node else {
             let first = Self::pop(&mut self.anywhere);
+            // A burst of a million calls is not to keep its memory for the rest of the session.
             if self.anywhere.is_empty() && self.anywhere.capacity() > QUEUE_KEPT {
                 self.anywhere = VecDeque::new();
             }
@@ -198,6 +199,7 @@ impl Line {
     pub(super) fn on_node_gone(&mut self, node: NodeId) {
         if let Some(near) = self.near.remove(&node) {
             self.anywhere.extend(near.calls);
+            // Their places say where they stand among those that were there.
             self.anywhere.make_contiguous().sort_unstable();
         }
     }
@@ -211,7 +213,7 @@ impl Line {
         self.near.get(&node).map_or(Room::Unknown, |near| near.room)
     }
 
-    /// There is news of a node's room.
+    /// Notes the room of a node, of which there is news.
     pub(super) fn set_room(&mut self, node: NodeId, room: Room) {
         if let Some(near) = self.near.get_mut(&node) {
             near.room = room;
@@ -220,6 +222,7 @@ impl Line {
 
     /// A node's daemon says that it has no room: calls wait for it until then.
     pub(super) fn on_full(&mut self, node: NodeId, until: u64) {
+        // A daemon that says so again does not prolong the wait.
         if self.room(node) == Room::Unknown {
             self.set_room(node, Room::Short(until));
         }

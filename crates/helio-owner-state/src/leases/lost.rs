@@ -120,6 +120,7 @@ impl Leases {
         orphans.sort_unstable();
         for request in orphans {
             let Some(lease) = self.leases.get_mut(&request) else { continue };
+            // As if the worker's own connection were gone: no call goes to it, and its end is not awaited for ever.
             lease.broken = Some(ctx.now());
             lease.is_orphaned = true;
             if lease.sent.len() > 1 {

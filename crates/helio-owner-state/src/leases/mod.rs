@@ -232,6 +232,7 @@ impl Leases {
     ) -> Option<usize> {
         let request = grant.request_id;
         let index = self.class_of_request(request);
+        // A request for one more node stays when its calls are gone: its answer tells that there is room.
         let wanted = index.filter(|index| {
             let class = &mut self.classes[*index];
             let goal = class.requests.remove(&request).map(|asked| asked.goal);
@@ -243,6 +244,7 @@ impl Leases {
             return None;
         };
         self.classes[index].queue.set_room(node, Room::Unknown);
+        // A worker that is granted ends the row of losses.
         self.pauses.clear(index);
         let worker = Arc::new(grant.worker.clone());
         self.by_lease.insert((node, grant.lease_id), request);
@@ -306,6 +308,7 @@ impl Leases {
         asked.is_full = false;
         let goal = asked.goal;
         if goal == Goal::Near(former) {
+            // The daemon has just said so by sending the request on.
             class.queue.set_room(former, Room::None);
             let first = class.queue.nth(Some(former), 0);
             if first.is_some_and(|first| !self.may_move(index, former, first, env)) {
@@ -397,6 +400,7 @@ impl Leases {
             lease.sent.retain(|sent| *sent != id);
         }
         let index = lease.class;
+        // Only of the first call is it known when it began: when the one before it was replied to.
         if first {
             let took = now.saturating_sub(lease.began).max(1);
             lease.began = now;
@@ -406,6 +410,7 @@ impl Leases {
         let empty = lease.sent.is_empty();
         let exclusive =
             self.classes[index].class.exclusive && !mutant!("worker-of-one-call-lent-on");
+        // A worker that leaves, as after `max_calls`, begins none of the calls that are still on it.
         let fate = if empty && lease.is_orphaned {
             Fate::Ended
         } else if leaving || (empty && (lease.revoked || exclusive)) {
@@ -446,6 +451,7 @@ impl Leases {
             && !lease.stealing
         {
             lease.stealing = true;
+            // Half of them: with both at work the rest is done soonest.
             let max = (lease.sent.len() / 2) as u32;
             env.ctx.send(lease.worker.clone(), Frame::Steal { max });
         }

@@ -131,6 +131,8 @@ impl Leases {
     ) {
         let class = &self.classes[index];
         let (line, asked) = (goal.line(), class.asked(goal));
+        // Each request speaks for a call of its own: the nodes of that one's arguments are named, not of the first
+        // one's every time.
         let first = class.queue.nth(line, asked).or_else(|| class.queue.nth(line, 0));
         let first = first.and_then(|task| env.calls.get(task));
         let is_retriable = first.is_some_and(|task| task.retries_left() != 0);

@@ -65,6 +65,8 @@ impl Leases {
             n => format!("; {n} workers of its kind are busy{named}"),
         };
         let goal = node.map_or(Goal::Any, Goal::Near);
+        // The request that was made for a call like this one is the one whose daemon knows why it waits; any other of
+        // the class is better than none.
         let own = class.requests.iter().find(|(_, asked)| asked.goal == goal);
         let next = own.or_else(|| class.requests.iter().next());
         let lost = match self.pauses.holds(index) {
@@ -76,6 +78,7 @@ impl Leases {
             next: next.map(|(request, asked)| NextHop::Daemon {
                 node: asked.at.clone(),
                 request: *request,
+                // Workers of its own kind are named above already.
                 running: if class.leases.is_empty() {
                     self.all_running(&name_of)
                 } else {

@@ -71,6 +71,7 @@ impl Objects {
                 peer::put_dependency(&mut bytes, *dep, owner, value);
                 continue;
             }
+            // The call is sent all the same: its worker raises the error, as for an argument that is lost on the way.
             let text = "an argument was lost before its call was sent";
             let error =
                 SystemError { object: *dep, ..SystemError::new(ErrorKind::ObjectLost, text) };
@@ -130,9 +131,11 @@ impl Objects {
     pub(crate) fn remember(&mut self, id: ObjectId) -> Kept {
         let Some(object) = self.all.get_mut(&id) else { return Kept::Unknown };
         if object.owner.is_none() {
+            // It may go without its bytes: it can be made again, or is kept because it cannot.
             object.remembered += 1;
             Kept::Own
         } else {
+            // Only its owner could make it again, and does so for borrowers alone.
             object.uses += 1;
             Kept::Used
         }

@@ -29,9 +29,11 @@ impl Objects {
         let lost: Vec<NodeAddress> =
             locations.extract_if(.., |location| location.node_id == node).collect();
         if object.owner.is_none() && !lost.is_empty() {
+            // The news may be wrong, or the node may come back: what lies there is freed with the object all the same.
             add_each(&mut object.relations.strays, lost);
         }
         if let Some(owner) = object.owner.clone() {
+            // The owner finds out here that a place is bad, and sends no other borrower there.
             ctx.send(owner.clone(), Frame::LocationLost { object: id, node });
             if locations.is_empty() {
                 // The owner may know other copies, or make the object again.
@@ -132,6 +134,7 @@ impl Objects {
                     locations.push(node);
                 }
             }
+            // Nobody waits for it, and it will not be freed once more: the copy goes at once.
             _ if can_go => ctx.push(Action::Free { id, locations: vec![node] }),
             _ => self.strayed(id, &[node], ctx),
         }
@@ -160,6 +163,7 @@ impl Objects {
                 locations[place] = heir.clone();
             }
             if let Some(relations) = object.relations.present() {
+                // The heir's own copy, made for a reader, stands in for the one that was kept.
                 let is_kept = !is_copy;
                 relations
                     .copies
@@ -176,6 +180,7 @@ impl Objects {
         };
         let found = self.all.iter().filter(|(_, object)| is_there(object));
         let mut found: Vec<ObjectId> = found.map(|(id, _)| *id).collect();
+        // The table has no order of its own, and equal histories are to give equal actions (STATE-1).
         found.sort_unstable();
         found
     }

@@ -31,7 +31,7 @@ use relations::Relations;
 /// Why an object of ours cannot be made again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Final {
-    /// Nothing speaks against it, or nothing is known.
+    /// The object may be made again, or nothing is known.
     #[default]
     Unknown,
     /// Its call is not to be tried again at all.
@@ -47,7 +47,7 @@ pub(crate) enum Final {
 /// How a finished call that is remembered keeps an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kept {
-    /// Not at all: it is not known.
+    /// The argument is not kept: it is not known.
     Unknown,
     /// The object is ours, and is counted as an argument of one call more.
     Own,
@@ -71,7 +71,7 @@ pub struct Object {
     asked: bool,
     /// Borrowed: the number under which the owner was told.
     announced: u64,
-    /// Somebody has seen the error that it holds, or will: it was read, or handed on.
+    /// Whether the error that it holds was seen, or will be: it was read, or handed on.
     seen: bool,
 }
 
@@ -162,9 +162,9 @@ impl Object {
 pub(crate) enum Released {
     /// The object is held by others, or was not known.
     Kept,
-    /// Nobody holds it, but a remembered call took it: its bytes go if they can be made again.
+    /// The object is not held, but a remembered call took it: its bytes go if they can be made again.
     Remembered,
-    /// Nobody holds it. It has been taken out, and others have been told.
+    /// The object was not held any more and has been taken out; others have been told.
     Gone(Remains),
 }
 
@@ -346,7 +346,7 @@ impl Objects {
     }
 
     /// Lets go of an object that may not be held any more.
-    pub(crate) fn let_go(
+    pub(crate) fn release_if_unheld(
         &mut self,
         id: ObjectId,
         borrows: &mut Borrows,
@@ -404,6 +404,7 @@ impl Objects {
     ) -> Remains {
         shrink(&mut self.all, ctx);
         let was_in_stores = object.is_in_stores();
+        // This process may have pinned a copy here; of an own value in stores `Action::Free` says that.
         if object.owner.is_some() || matches!(object.value, Stored::Error(_)) {
             ctx.push(Action::Forget(id));
         }
@@ -424,7 +425,7 @@ impl Objects {
             (None, Stored::Error(bytes))
                 if !object.seen && bytes.first() != Some(&helio_proto::error::TAG) =>
             {
-                ctx.push(Action::Unseen(bytes));
+                ctx.push(Action::UnseenError(bytes));
             }
             (None, _) => {}
         }
@@ -457,7 +458,9 @@ impl Objects {
             before = std::mem::take(&mut relations.contained);
             resolvers = std::mem::take(&mut relations.resolvers);
             dependents = std::mem::take(&mut relations.dependents);
+            // The value that comes has its own places; copies of the one before are freed as strays.
             relations.copies.clear();
+            // News of the copy before may still be under way: from now on it is not believed for a while.
             if relations.made_again > 0 {
                 relations.made_again = ctx.now();
             }
@@ -465,8 +468,10 @@ impl Objects {
         if !held.is_empty() {
             object.relations.contained = held;
         }
+        // Whoever is given an error raises it, or hands it on.
         object.seen |= !resolvers.is_empty() || !dependents.is_empty();
         if object.owner.is_some() {
+            // Only its owner answers for an object: what is known here may be old.
             resolvers.clear();
         }
         Some(News { before, resolvers, dependents, is_held: object.is_held() })
@@ -479,7 +484,7 @@ impl Objects {
         }
     }
 
-    /// Somebody waits for a value that may not be ours.
+    /// Asks the owner for the value of a borrowed object, once, because it is waited for.
     pub(crate) fn on_watch(&mut self, id: ObjectId, ctx: &mut Context) {
         let Some(object) = self.all.get_mut(&id) else { return };
         if let Some(owner) = &object.owner
@@ -497,6 +502,7 @@ impl Objects {
         if !object.is_of(from) || object.is_ready() {
             return false;
         }
+        // If the value is lost again, the owner has to be asked anew.
         object.asked = false;
         true
     }

@@ -22,6 +22,7 @@ impl Owner {
         if spec.returns == STREAMING {
             self.streams.open(spec.id);
         }
+        // The arguments stay until the call is over: another attempt needs them, too.
         for id in spec.held() {
             self.objects.hold(id);
         }
@@ -58,11 +59,13 @@ impl Owner {
         let is_stored = match self.objects.error_among(spec) {
             Ok(is_stored) => is_stored,
             Err(bytes) => {
+                // The call's own error tells of this one: nobody is warned of an argument that nobody has read.
                 for dep in spec.awaited() {
                     self.objects.on_error_read(dep);
                 }
                 let error = helio_proto::error::through(&spec.template.name, &bytes);
                 self.fail(id, &Stored::Error(Arc::new(error)));
+                // The call has left the actor's queue, in which it held back those behind it.
                 if let Target::Actor(actor) = spec.target {
                     self.pump_actor(actor);
                 }
@@ -179,6 +182,7 @@ impl Owner {
         let (spec, past) = (task.spec().clone(), task.past());
         let wanted = self.items_wanted(&task, failed, items, &returns);
         let stored = |returned: &Returned| matches!(returned.value, Value::Stored { .. });
+        // What came inside the reply is here as long as it is held; only values in stores can be lost before that.
         let is_stored = past.earlier.items > 0 || returns.iter().any(stored);
         if is_stored {
             let live = self.objects.count_live(&spec, past.earlier.items, &returns);
@@ -197,6 +201,7 @@ impl Owner {
             }
         }
         for object in spec.made(past.earlier.items) {
+            // Attempts that were given up may have left copies, which go with the object.
             self.objects.strayed(object, &past.earlier.strays, &mut self.ctx);
         }
         self.free_unheard(&task);
@@ -213,8 +218,10 @@ impl Owner {
                 self.set_value(id.object(index), returned.value.into(), &returned.contained);
             }
         }
+        // After the values, which may contain an argument: in the other order it would be freed in between.
         self.release_args(&spec);
         if let Target::Actor(actor) = spec.target {
+            // An actor without handles was remembered for the sake of this call.
             self.actors.retire(actor, &self.objects, &mut self.ctx);
         }
     }
@@ -276,9 +283,11 @@ impl Owner {
             };
             self.fail(id, &Stored::Error(Arc::new(error.to_payload())));
         } else if !started && !mutant!("unbegun-call-counts") {
+            // It did not run, which costs no retry.
             let text = format!("the worker to which it was sent ended: {cause}");
             self.retry(id, (name_of_loss(cause.kind), &text));
         } else if is_oom && may_retry && !cause.is_final {
+            // The want of memory is not the call's fault: no retry is taken, and the next attempt comes later.
             self.calls.delay(id, cause, self.ctx.now());
         } else if !is_oom && !mutant!("task-not-retried") && self.calls.take_retry(id) {
             self.retry(id, (name_of_loss(cause.kind), &cause.message));
@@ -338,6 +347,8 @@ impl Owner {
     ) -> Returned {
         let contained = value.contained.iter().map(|id| self.reference(*id)).collect();
         if !value.contained.is_empty() && !mutant!("returned-reference-not-held") {
+            // This process's own handles may go as soon as the call is over, before the caller has announced its
+            // borrow.
             for id in &value.contained {
                 self.objects.hold(*id);
             }

@@ -21,7 +21,7 @@ impl Owner {
         }
     }
 
-    /// Nothing is left of what a node had.
+    /// Forgets all copies on a node of which nothing is left.
     pub(super) fn forget_strays(&mut self, node: NodeId) {
         self.objects.forget_strays(node);
         self.calls.forget_strays(node);

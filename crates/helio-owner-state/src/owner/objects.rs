@@ -37,8 +37,8 @@ impl Owner {
     }
 
     /// Lets go of an object that may not be held any more.
-    pub(super) fn let_go(&mut self, id: ObjectId) {
-        let released = self.objects.let_go(id, &mut self.borrows, &mut self.ctx);
+    pub(super) fn release_if_unheld(&mut self, id: ObjectId) {
+        let released = self.objects.release_if_unheld(id, &mut self.borrows, &mut self.ctx);
         self.follow(id, released);
     }
 
@@ -51,7 +51,7 @@ impl Owner {
         }
     }
 
-    /// Nobody holds the object any more, but a remembered call took it: its bytes go if they can be made
+    /// Lets the bytes go of an object that is held by nobody, but was taken by a remembered call, if they can be made
     /// again.
     #[cold]
     fn bytes_go(&mut self, id: ObjectId) {
@@ -62,7 +62,7 @@ impl Owner {
         }
     }
 
-    /// Nobody here held the object any more; it has been taken out.
+    /// Follows up on an object that was taken out because nobody here held it any more.
     #[inline]
     fn on_gone(&mut self, id: ObjectId, mut remains: Remains) {
         for inner in remains.take_contained() {
@@ -146,7 +146,7 @@ impl Owner {
             self.on_dependency_ready(task);
         }
         if !news.is_held {
-            self.let_go(id);
+            self.release_if_unheld(id);
         }
     }
 
@@ -167,14 +167,14 @@ impl Owner {
     /// The borrow announced under `number` is over; a later one of the same peer is not.
     pub(super) fn borrower_removed(&mut self, peer: WorkerId, id: ObjectId, number: u64) {
         if self.objects.remove_borrower(peer, id, number) {
-            self.let_go(id);
+            self.release_if_unheld(id);
         }
     }
 
     /// Voids a peer's announcements before number `since`; a dead peer's announcements are all void.
     pub(super) fn borrows_void(&mut self, peer: WorkerId, since: u64) {
         for id in self.objects.void_borrows(peer, since) {
-            self.let_go(id);
+            self.release_if_unheld(id);
         }
     }
 

@@ -49,7 +49,7 @@ impl Owner {
             }
             for id in lineage.held() {
                 self.objects.not_remembered(id);
-                self.let_go(id);
+                self.release_if_unheld(id);
             }
         }
     }

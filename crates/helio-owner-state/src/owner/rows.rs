@@ -32,6 +32,7 @@ impl Owner {
     ) -> (Vec<TaskRow>, Tally) {
         let is_listed = |task: &&Task| !task.spec().template.is_unlisted;
         let mut open: Vec<&Task> = self.calls.iter().filter(is_listed).collect();
+        // With more calls than rows the oldest are shown: they are the ones that hang.
         open.sort_unstable_by_key(|task| (task.past().created, task.spec().id));
         let mut others = Tally::default();
         others.add_all(&self.history.forgotten().counts());
@@ -90,6 +91,7 @@ impl Owner {
         let is_late = |ended: &&Ended| ended.at() >= since;
         let late = ended.take_while(is_late).take(limit);
         let mut rows: Vec<TaskRow> = late.map(|ended| ended.row(&wall)).collect();
+        // A full answer and a full history look alike: calls may have been forgotten that ended since then.
         let is_gapped = rows.len() == limit || (rows.len() == n_ended && rows.len() == ENDED_MAX);
         let is_new = |task: &&Task| {
             !task.spec().template.is_unlisted && task.past().created.max(task.sent()) >= since

@@ -27,7 +27,8 @@ impl Owner {
         self.ctx.push(Action::StreamChanged(task));
     }
 
-    /// Nobody reads any more, or a retried generator repeats what its first attempt had yielded.
+    /// Takes in an item that is not needed: nobody reads any more, or a retried generator repeats what its first
+    /// attempt had yielded.
     fn item_repeated(&mut self, task: TaskId, index: u32, returned: Returned) {
         let id = task.object(FIRST_ITEM + index);
         match (self.objects.get(id).map(Object::value), returned.value) {

@@ -1,7 +1,7 @@
 //! **WHY-1** What a call, an object or an actor waits for, in sentences: what this process knows, and
 //! whom to ask for the rest.
 
-use helio_proto::control::ActorPhase;
+use helio_proto::control::{ActorPhase, WAITS_FOR_OTHER_WORK};
 use helio_types::{ActorId, ObjectId, TaskId};
 
 use super::Owner;
@@ -203,6 +203,7 @@ impl Owner {
     fn waits_for_args(&self, task: &Task, missing: u32, now: u64, depth: u32) -> Why {
         let name = self.title(task);
         let pending = |id: &ObjectId| self.objects.is_pending(*id);
+        // One argument is followed, not all: the answer is to be read by a person.
         let Some(dep) = task.spec().awaited().find(pending) else {
             return Why::known(format!("{name} waits for its arguments."));
         };
@@ -225,6 +226,7 @@ impl Owner {
             return Why::known(format!("{name} was sent to a worker."));
         };
         let held = self.streams.get(task.spec().id).and_then(|stream| {
+            // The daemon sees a call that runs; that it waits for its reader is known here alone.
             let unread = stream.arrived - stream.read;
             let bound = task.spec().template.backpressure;
             (bound > 0 && unread >= bound).then(|| {
@@ -274,6 +276,7 @@ impl Owner {
             return Why::known("This process knows no such actor.");
         };
         let name = actor.name();
+        // The control service has not been asked for it yet: only this process knows what the constructor waits for.
         if let Some((missing, args)) = actor.awaited() {
             let pending = |id: &&ObjectId| self.objects.is_pending(**id);
             if let Some(dep) = args.iter().find(pending) {
@@ -296,7 +299,9 @@ impl Owner {
                 let text = format!("{name} is not there yet: {}.", reason.trim_end_matches('.'));
                 let name_of = |id: TaskId| Some(self.title(self.calls.get(id)?));
                 let running = match next {
-                    None if reason.contains("waiting for other work") => {
+                    // Its resources are in use, perhaps by calls of this process, which its user can do something
+                    // about.
+                    None if reason.contains(WAITS_FOR_OTHER_WORK) => {
                         self.leases.all_running(name_of)
                     }
                     _ => String::new(),
@@ -334,6 +339,8 @@ impl Owner {
                     1 => format!(" 1 call of this process to it has not ended{first}."),
                     n => format!(" {} of this process to it have not ended{first}.", calls(n)),
                 };
+                // Calls run in the order in which they were sent: whoever runs the first one knows what holds up the
+                // others.
                 let next = actor.first_sent().zip(actor.address());
                 Why {
                     text: format!("{name} is alive{host}{pid}.{open}"),

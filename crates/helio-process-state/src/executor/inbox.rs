@@ -111,6 +111,7 @@ impl<P: Clone> Inbox<P> {
         self.has_remade |= waiting.is_remade();
         self.has_groups |= waiting.group().is_some_and(|group| !group.is_empty());
         let is_aside = waiting.is_unordered() && !mutant!("unordered-call-holds-back-others");
+        // One that has its arguments takes its turn like all others.
         if is_aside && !waiting.is_complete() {
             self.lacking.push(waiting);
         } else {
@@ -118,9 +119,10 @@ impl<P: Clone> Inbox<P> {
         }
     }
 
-    /// As [`Inbox::push`], for a call that this process makes of itself.
+    /// Queues a call that this process makes of itself: before the order to end, if that is queued.
     pub(crate) fn push_own(&mut self, waiting: Waiting<P>) {
         let is_aside = waiting.is_unordered() && !waiting.is_complete();
+        // The end waits for what runs, which may wait for a call that it makes of its own actor.
         match self.place_of_end() {
             Some(end) if !is_aside => {
                 self.queue.insert(end, waiting);
@@ -182,6 +184,7 @@ impl<P: Clone> Inbox<P> {
         }
         let mut blocked = Vec::new();
         for (place, waiting) in self.queue.iter().enumerate() {
+            // What is no call, such as a constructor, is overtaken by nothing.
             let group = waiting.group()?;
             if blocked.contains(&group) {
                 continue;
@@ -189,6 +192,7 @@ impl<P: Clone> Inbox<P> {
             if waiting.is_complete() {
                 return Some(place);
             }
+            // A call keeps those of its own group in their order, and holds up no other group.
             blocked.push(group);
         }
         None
@@ -225,6 +229,7 @@ impl<P: Clone> Inbox<P> {
         }
         let waiting = self.queue.remove(self.next_place()?)?;
         assert!(waiting.is_complete(), "a call would begin without its arguments");
+        // Not counted: the flag only spares the common case a look through the queue.
         self.has_remade &= !self.queue.is_empty() || !self.lacking.is_empty();
         if let Item::Call { task, caller, template, .. } = &waiting.item {
             self.running.add(Begun {
@@ -241,6 +246,7 @@ impl<P: Clone> Inbox<P> {
     /// Tasks (not methods) that were not handed out, the last `max` of them, to go back.
     pub(crate) fn unstarted(&mut self, max: usize) -> Vec<(TaskId, Arc<WorkerAddress>)> {
         let mut back = Vec::new();
+        // From the end: what was sent last waits longest here.
         while back.len() < max {
             match self.queue.back() {
                 Some(Waiting { item: Item::Call { task, caller, lease: Some(_), .. }, .. }) => {
@@ -252,6 +258,7 @@ impl<P: Clone> Inbox<P> {
                     }
                     self.queue.pop_back();
                 }
+                // A call of an actor, or the order to end: what stands before it was here first.
                 _ => break,
             }
         }
@@ -281,6 +288,7 @@ impl<P: Clone> Inbox<P> {
     pub(crate) fn arrived(&mut self, id: ObjectId, payload: &Payload<P>) {
         for waiting in self.queue.iter_mut().chain(&mut self.lacking) {
             for input in &mut waiting.inputs {
+                // Several calls may wait for one object, and one call for it twice.
                 if matches!(input, Input::Fetching(wanted) if wanted.id == id) {
                     *input = Input::Here(payload.clone());
                 }
@@ -441,6 +449,7 @@ impl<P: Clone> Waiting<P> {
             .collect();
         let body = match self.body {
             Some(body) => Payload::value(body),
+            // A large body lies in a store, as the first of the inputs.
             None => inputs.pop_front().unwrap_or_else(|| Payload::value(Bytes::of(Vec::new()))),
         };
         let deps = inputs.into();

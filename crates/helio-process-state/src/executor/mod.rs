@@ -100,6 +100,7 @@ impl<P: Clone> Executor<P> {
     /// The order to end after the calls that arrived before it.
     pub(crate) fn push_exit(&mut self, reason: String) {
         let exit = Work::Exit { reason, drain: true };
+        // With nothing here it need not queue; behind calls it waits for them.
         if self.inbox.is_empty() {
             self.inbox.push_urgent(exit);
         } else {
@@ -210,6 +211,7 @@ impl<P: Clone> Executor<P> {
 impl<P: Clone> Executor<P> {
     pub(crate) fn was_consumed(&mut self, task: TaskId, count: u32) {
         let read = self.consumed.entry(task).or_default();
+        // A count that comes late takes nothing back.
         *read = count.max(*read);
     }
 
@@ -218,6 +220,7 @@ impl<P: Clone> Executor<P> {
     pub(crate) fn may_yield(&self, task: TaskId, index: u32, bound: u32) -> bool {
         let made = index + 1;
         let read = self.consumed.get(&task).copied().unwrap_or(0).min(made);
+        // Nobody reads for a caller that is gone: the generator is to come to its end.
         self.caller_of(task).is_none()
             || made - read < bound
             || mutant!("generator-ignores-its-bound")
@@ -272,10 +275,12 @@ impl<P: Clone> Executor<P> {
     /// Notes that a thread waits. Returns whether it is the first one, and the process runs a call.
     pub(crate) fn block(&mut self, thread: u64, awaited: Option<ObjectId>) -> bool {
         self.waits.extend(awaited.map(|id| (thread, id)));
+        // A driver, or a thread beside the calls: no CPU is lent for it.
         if self.inbox.running().is_empty() {
             return false;
         }
         self.blocked.insert(thread);
+        // The daemon lends one CPU for the process, however many of its threads wait.
         self.blocked.len() == 1
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use helio_proto::template::Template;
 use helio_types::{IdMap, TaskId, WorkerAddress, WorkerId};
 
-/// So many empty places are kept before the calls close ranks.
+/// How many empty places are kept before the calls close ranks.
 const GAPS_MIN: usize = 64;
 
 /// A call that was handed out.

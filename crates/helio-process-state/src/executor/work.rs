@@ -57,7 +57,7 @@ pub struct Lease {
     pub job: JobConfig,
 }
 
-/// An actor to become.
+/// The actor that this process is to become.
 #[derive(Debug)]
 pub struct Construct<P> {
     /// The specification.
@@ -79,7 +79,7 @@ pub struct Construct<P> {
 /// The thing that a call waits for, besides the text about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Awaited {
-    /// Nothing that another machine could say more of.
+    /// The call waits for nothing of which another machine could say more.
     Nothing,
     /// The call runs, and may wait for anything that this process waits for.
     Running,
@@ -87,6 +87,6 @@ pub(crate) enum Awaited {
     Get(ObjectId),
     /// Room for its arguments, by this request.
     Room(u64),
-    /// This argument is being brought to the node.
+    /// The argument that is being brought to the node.
     Argument(ObjectId),
 }

@@ -46,6 +46,7 @@ impl<T> Numbers<T> {
 
     /// A number for a definition that is about to be sent.
     fn add(&mut self, address: usize, kept: T) -> u32 {
+        // The other end keeps as many: a number is used again when its definition has the longest time behind it.
         let oldest = if self.order.len() >= self.max { self.order.pop_front() } else { None };
         let reused = oldest.and_then(|oldest| self.by_address.remove(&oldest));
         let is_free = oldest.is_some() == reused.is_some();
@@ -85,6 +86,7 @@ impl Sent {
             return number;
         }
         let function = self.function(&template.function, output);
+        // Several templates of one function, as `.options` makes them, send it once.
         let body = Template { function: Function::new(), ..(**template).clone() };
         let body = helio_proto::encode(&body);
         let number = self.templates.add(address, Arc::clone(template));
@@ -114,6 +116,7 @@ pub(super) struct Received {
 
 impl Received {
     pub(super) fn define_function(&mut self, number: u32, body: &[u8]) -> Result<(), String> {
+        // LIMIT-1: a peer decides the numbers, and not how much is kept of it.
         let is_new = !self.functions.contains_key(&number);
         if is_new && self.functions.len() >= FUNCTIONS_MAX {
             return Err("it defines too many functions".to_owned());
@@ -167,6 +170,7 @@ impl Known {
         body: &[u8],
         function: Option<Function>,
     ) -> Result<Arc<Template>, String> {
+        // A worker that serves many callers loads a function once for all of them.
         if let Some(known) = self.by_bytes.get(body) {
             return Ok(known.clone());
         }

@@ -167,6 +167,7 @@ impl Links {
             return (link, false);
         }
         let link = self.add(Peer::Process(address.clone()));
+        // At once, before there is a connection: whatever is sent meanwhile waits in its output.
         self.processes.insert(address.worker_id, link);
         (link, true)
     }
@@ -214,6 +215,7 @@ impl Links {
 
     /// Links to the process of earlier epochs, which are read to their end in case that the process is dead.
     fn outdated(&self, worker: WorkerId) -> Vec<u64> {
+        // The links of a process that never broke are all of one epoch.
         if !self.epochs.contains_key(&worker) {
             return Vec::new();
         }
@@ -224,6 +226,7 @@ impl Links {
             .iter()
             .filter(|(number, link)| of_worker(link) && !self.is_current(worker, **number));
         let mut outdated: Vec<u64> = links.map(|(number, _)| *number).collect();
+        // The table has no order of its own, and equal histories are to give equal actions (STATE-1).
         outdated.sort_unstable();
         outdated
     }
@@ -266,6 +269,7 @@ impl Links {
             }
             Peer::Process(address) => {
                 let worker = address.worker_id;
+                // Before the tables change: who was heard on this link says what is lost with it.
                 let was_heard = self.heard.get(&worker) == Some(&link);
                 // An address without its node leads nowhere, and is only used while there is no link.
                 if self.is_current(worker, link) && !address.node_id.is_nil() {
@@ -327,6 +331,7 @@ impl Links {
 
     pub(crate) fn was_answered(&mut self, link: u64) {
         if let Some(link) = self.by_number.get_mut(&link) {
+            // Where both ends had connected, replies come over the other link than the calls went.
             link.unanswered = link.unanswered.saturating_sub(1);
         }
     }
@@ -338,6 +343,7 @@ impl Links {
         let Some(link) = self.by_number.get_mut(&number) else { return };
         frame::put(link.output.buffer(), |bytes| message.put(bytes));
         self.touch(number);
+        // Nobody waits for that one: it goes out with whatever comes next.
         if !matches!(message, Frame::RemoveBorrow { .. }) {
             self.urgency = Urgency::Now;
         }
@@ -381,6 +387,7 @@ impl Links {
         };
         frame::put(output, |bytes| call.put(bytes));
         link.unanswered += 1;
+        // A receiver that is idle begins at once; one that is busy gets several calls in one write.
         if link.unanswered <= UNANSWERED_AT_ONCE || link.output.unwritten() >= OUTPUT_AT_ONCE {
             if !self.due.contains(&number) {
                 self.due.push(number);

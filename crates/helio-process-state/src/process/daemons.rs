@@ -59,6 +59,7 @@ impl<M: Memory> Process<M> {
             }
             NodeToClient::LogsFlushed(m) => self.confirmed(m.request_id),
             NodeToClient::Expected(m) => self.on_expected(m),
+            // Others hold what this process owns, which would be lost with it.
             NodeToClient::Exit(m) if m.unless_needed && self.owner.is_needed() => {
                 self.links.tell_node(Stays {});
             }
@@ -84,6 +85,7 @@ impl<M: Memory> Process<M> {
             NodeToClient::NodeDied(m) => self.on_node_died(m),
             NodeToClient::RoomWanted(_) => {
                 self.store.give_room();
+                // Values that Python has let go of may not have been told of yet.
                 self.actions.push(Action::CollectReleased);
                 self.signals.news = true;
             }
@@ -120,6 +122,7 @@ impl<M: Memory> Process<M> {
                 self.on_owner(OwnerEvent::LeaseRevoked { node, lease: m.lease_id });
             }
             NodeToClient::LeaseLost(m) => {
+                // Its last replies may still be unread on its own connection: they count.
                 self.after_last_frames(m.worker_id, Death::Worker(node, m));
             }
             // The daemon's node leaves.
@@ -138,11 +141,13 @@ impl<M: Memory> Process<M> {
         self.links.end_lease(gone.lease_id);
         self.drop_calls_of(gone.worker_id);
         self.after_last_frames(gone.worker_id, Death::Lessee(gone.worker_id));
+        // The daemon lends this worker on only when it has said that it runs nothing of the dead.
         self.links.tell_node(Stays {});
     }
 
     /// Ends this process whatever its threads do.
     pub(crate) fn end_at_once(&mut self, reason: String) {
+        // What is known of its calls goes to the daemon first: nobody can ask this process afterwards.
         self.actions.push(Action::LastWords);
         self.actions.push(Action::ForceExit { reason: reason.clone() });
         self.executor.push_urgent(Work::Exit { reason, drain: false });
@@ -155,6 +160,7 @@ impl<M: Memory> Process<M> {
         let heir = Some(heir).filter(|heir| !heir.node_id.is_nil());
         let has_died = heir.is_none();
         self.on_owner(OwnerEvent::NodeDied { node, heir });
+        // The connection to the own daemon is this process's life: that it breaks is noticed by itself.
         if node == self.owner.address().node_id {
             return;
         }
@@ -171,6 +177,7 @@ impl<M: Memory> Process<M> {
     fn on_expected(&mut self, Expected { request_id, worker }: Expected) {
         let link = (!worker.worker_id.is_nil()).then(|| self.open_process(&worker.into()));
         match link {
+            // The answers for all but the last of the workers: nobody waits for those.
             _ if request_id == 0 => {}
             Some(link) if !self.links.is_greeted(link) => {
                 self.awaited_greeting = Some((link, request_id));
@@ -242,6 +249,7 @@ impl<M: Memory> Process<M> {
                 }
                 self.signals.news = true;
             }
+            // The thread that asked has been interrupted meanwhile: the room is not needed.
             Some(Pending::Grant { object, .. }) if grant.is_ok() => {
                 self.links.tell_node(AbortObject { object_id: object });
             }
@@ -249,12 +257,13 @@ impl<M: Memory> Process<M> {
         }
     }
 
-    /// There is no room: for an object that is to be written, or for one that is to be read here.
+    /// Ends a request for which the store has no room: to write an object, or to read one here.
     fn on_refused(&mut self, request: u64, failure: Failure) {
         let Some(Pending::Fetch { object, .. }) = self.requests.get(request) else {
             return self.on_granted(request, Err(failure));
         };
         let id = *object;
+        // A reader that came after the request may be luckier: there may be room by now.
         if self.end_fetch(request, id)
             && let Some(Stored::Stores { locations, .. }) =
                 self.owner.object(&id).map(Object::value)
@@ -280,7 +289,7 @@ impl<M: Memory> Process<M> {
         self.fetch_of(id, locations, owner);
     }
 
-    /// As [`Self::fetch`], of an object of that owner.
+    /// Brings the bytes of an object of that owner to this node, as [`Self::fetch`] does.
     pub(crate) fn fetch_of(
         &mut self,
         id: ObjectId,
@@ -291,6 +300,7 @@ impl<M: Memory> Process<M> {
             return;
         }
         let here = self.owner.address().node_id;
+        // The store keeps a copy under the owner's name, so that it goes when that process dies.
         let is_copied = !locations.iter().any(|location| location.node_id == here);
         let copy_of = owner.filter(|_| is_copied);
         let (owner, owner_node) =
@@ -346,11 +356,12 @@ impl<M: Memory> Process<M> {
         self.argument_arrived(id, &payload);
         self.look_at_watched(id);
         self.supply(id);
+        // `supply` only queues: it may be called in the midst of the owner's actions.
         self.run_owner();
     }
 
-    /// This node has a copy of the object now: its owner names it to readers when another copy is lost, and frees it
-    /// with the object. That may have gone meanwhile, also for its owner.
+    /// Tells the owner of an object that this node has a copy now: it names the copy to readers when another one is
+    /// lost, and frees it with the object. The object may have gone meanwhile, also for its owner.
     fn tell_of_copy(&mut self, id: ObjectId, owner: &Arc<WorkerAddress>) {
         let node = self.node_address();
         if owner.worker_id == self.owner.address().worker_id {
@@ -413,6 +424,7 @@ impl<M: Memory> Process<M> {
     /// The job that this worker serves: what it submits carries the same configuration.
     pub(crate) fn set_job(&mut self, job: JobConfig) {
         if self.job != job {
+            // Each lease carries it: it is encoded once for all of them.
             self.job_wire = helio_proto::encode(&job);
             self.job = job;
         }

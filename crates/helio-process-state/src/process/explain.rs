@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use helio_owner_state::{NextHop, Why, join};
+use helio_proto::control::WAITS_FOR_OTHER_WORK;
 use helio_proto::group::GetGroup;
 use helio_proto::inspect::Answer as Rows;
 use helio_proto::inspect::{Answered, Question};
@@ -161,7 +162,7 @@ impl<M: Memory> Process<M> {
         }
         let Some(Pending::Explanation(open)) = self.requests.close(request) else { return };
         let mut text = join(open.text, more);
-        if !open.running.is_empty() && more.contains("waiting for other work") {
+        if !open.running.is_empty() && more.contains(WAITS_FOR_OTHER_WORK) {
             text = join(text, &format!("This process has {} running.", open.running));
         }
         self.give_explanation(open.asker, text);

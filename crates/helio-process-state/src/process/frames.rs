@@ -30,6 +30,7 @@ impl<M: Memory> Process<M> {
             }
         };
         if let Err(reason) = result {
+            // What follows on the link cannot be read either: as if it had broken there.
             self.on_torn(link);
             self.actions.push(Action::Close { link, reason: Some(reason) });
         }
@@ -79,6 +80,7 @@ impl<M: Memory> Process<M> {
                     true => Subject::Running(object.task()),
                     false => Subject::Object(object),
                 };
+                // A peer's number is not believed: two processes may wait for each other.
                 self.explain(subject, hops.min(HOPS_MAX), Asker::Peer(from.clone(), number));
                 Ok(())
             }
@@ -183,6 +185,7 @@ impl<M: Memory> Process<M> {
     pub(crate) fn recover_argument(&mut self, id: ObjectId, gone: &[NodeId]) {
         let back = self.executor.take_lacking(id);
         for (place, (_, caller)) in back.iter().enumerate() {
+            // One message for each caller, however many of its calls lack the object.
             if back[..place].iter().any(|(_, told)| told.worker_id == caller.worker_id) {
                 continue;
             }
@@ -193,6 +196,7 @@ impl<M: Memory> Process<M> {
         self.hand_back(back);
         let Some(reference) = self.executor.lacks(id).cloned().map(Box::new) else { return };
         self.on_owner(OwnerEvent::Recover { reference, gone: gone.to_vec() });
+        // One handle is enough, however many calls wait for it.
         if !self.store.recover(id) {
             self.on_owner(OwnerEvent::DropRef { id });
         }

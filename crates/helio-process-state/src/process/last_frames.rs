@@ -64,6 +64,7 @@ impl<M: Memory> Process<M> {
         let waiting = self.deferred.iter().find(|other| other.news.is_of_actor(info.actor_id));
         if let Some(&Deferred { link, .. }) = waiting {
             let news = Death::Actor(info);
+            // What is waited for cannot come any more.
             if news.is_of_node() {
                 self.actions.push(Action::Drain { link });
             }
@@ -83,6 +84,7 @@ impl<M: Memory> Process<M> {
         match self.links.from_process(worker).or_else(|| self.links.to_process(worker)) {
             Some(_) if mutant!("death-heard-before-the-last-words") => self.tell_death(news),
             Some(link) => {
+                // On one machine all that was written has come; from another, frames may be later than the news.
                 let more_comes = self.is_remote(link) && !news.is_of_node();
                 let until = more_comes.then(|| self.now + LAST_FRAMES_US);
                 let is_open = self.links.peer(link).is_some();
@@ -116,6 +118,7 @@ impl<M: Memory> Process<M> {
     /// Time has passed: what has come on a link that did not close is all that comes.
     pub(crate) fn drain_overdue(&mut self) {
         for deferred in &mut self.deferred {
+            // It stays in the list until the shell has read what is there.
             if deferred.until.take_if(|until| *until <= self.now).is_some() {
                 self.actions.push(Action::Drain { link: deferred.link });
             }
@@ -144,6 +147,7 @@ impl<M: Memory> Process<M> {
     }
 
     fn end_link(&mut self, link: u64) {
+        // From another machine frames may have been lost; on one machine all have been read.
         if self.is_remote(link) {
             self.on_torn(link);
         } else {

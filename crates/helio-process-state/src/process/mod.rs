@@ -33,7 +33,7 @@ use crate::strangers::Strangers;
 use crate::value::Memory;
 use crate::watches::Watches;
 
-/// So many dropped handles are taken into account before what follows from them is done.
+/// How many dropped handles are taken into account before what follows from them is done.
 const DROPPED_AT_ONCE: usize = 1 << 10;
 
 /// The identity of a process that joins a session.
@@ -177,10 +177,12 @@ impl<M: Memory> Process<M> {
     }
 
     fn on_finished(&mut self, task: TaskId, outcome: Outcome) {
+        // First: the next call's arguments may wait for the room of this one's.
         self.release_room_of(task);
         if let Some(caller) = self.executor.finish(task, outcome.failed, self.now) {
             self.on_owner(OwnerEvent::Finished { task, caller, outcome });
         }
+        // The order to end may have waited for this call alone.
         if self.executor.may_end() {
             self.work_arrived();
         }
@@ -201,6 +203,7 @@ impl<M: Memory> Process<M> {
     fn on_blocked(&mut self, thread: u64, awaited: Option<ObjectId>) {
         if self.executor.block(thread, awaited) {
             self.links.tell_node(Blocked {});
+            // A call that waits here could be the one that this process waits for.
             let unstarted = self.executor.take_unstarted(usize::MAX);
             self.hand_back(unstarted);
         }
@@ -228,6 +231,7 @@ impl<M: Memory> Process<M> {
     }
 
     fn on_promise(&mut self, object: ObjectId, message: ControlRequest, value: Vec<u8>) {
+        // A reader may ask for the promise before the control service has answered.
         self.on_owner(OwnerEvent::Expect { id: object });
         let group = match &message {
             ControlRequest::CreateGroup(spec) => spec.group_id,
@@ -290,6 +294,7 @@ impl<M: Memory> Process<M> {
 
     /// Handles were dropped.
     fn on_dropped(&mut self, ids: &[ObjectId]) {
+        // In batches: a list of a million handles would make as many actions at a time.
         for batch in ids.chunks(DROPPED_AT_ONCE) {
             for id in batch {
                 self.queue_for_owner(OwnerEvent::DropRef { id: *id });
@@ -324,6 +329,7 @@ impl<M: Memory> Process<M> {
             self.actions.push(Action::Close { link, reason: None });
             return;
         }
+        // A process that greets anew lives: what it had sent in an earlier epoch counts no more.
         let outdated = self.links.drop_outdated(worker);
         self.close_all(outdated);
         let heard = self.links.from_process(worker);
@@ -348,6 +354,7 @@ impl<M: Memory> Process<M> {
     fn on_unreached(&mut self, link: u64) {
         if let Some(Peer::Process(peer)) = self.links.peer(link) {
             let peer = peer.worker_id;
+            // Told before the loss: calls that never left this process have not begun anywhere.
             self.on_owner(OwnerEvent::PeerUnreached { peer });
         }
         self.on_closed(link);
@@ -373,6 +380,7 @@ impl<M: Memory> Process<M> {
             self.on_drained(other);
             self.actions.push(Action::Close { link: other, reason: None });
         }
+        // Threads may wait for an answer that will not come.
         self.signals.news = true;
         match peer {
             Peer::Node => self.end("the node's daemon has ended"),

@@ -35,6 +35,7 @@ impl<M: Memory> Process<M> {
         } else {
             self.owner_actions.append(&mut actions);
         }
+        // Most events lead to a few actions: the list is allocated once for all of them.
         self.owner.reuse(actions);
     }
 
@@ -43,20 +44,21 @@ impl<M: Memory> Process<M> {
         while !self.owner_actions.is_empty() {
             let mut actions = std::mem::take(&mut self.owner_actions);
             for action in actions.drain(..) {
-                self.execute(action);
+                self.execute_action(action);
             }
             // The next event hands this list to the owner, which keeps it if it is not too long.
             if self.owner_actions.is_empty() {
                 self.owner_actions = actions;
             }
         }
+        // The answer that the next task waited for has left.
         if self.awaits_answer && !self.must_answer_first() {
             self.awaits_answer = false;
             self.work_arrived();
         }
     }
 
-    fn execute(&mut self, action: OwnerAction) {
+    fn execute_action(&mut self, action: OwnerAction) {
         match action {
             OwnerAction::Ready(id) => {
                 self.signals.news = true;
@@ -64,7 +66,7 @@ impl<M: Memory> Process<M> {
                 self.look_at_watched(id);
                 self.supply(id);
             }
-            OwnerAction::Unseen(bytes) => {
+            OwnerAction::UnseenError(bytes) => {
                 self.actions.push(Action::ShowUnseen(bytes));
                 self.signals.news = true;
             }
@@ -125,6 +127,7 @@ impl<M: Memory> Process<M> {
             }
             OwnerAction::Keep { id, at } => self.links.tell_node(KeepObject { object_id: id, at }),
             OwnerAction::CreateActor { actor, request } => {
+                // The maker of a named actor waits for the answer, which may name another actor.
                 let awaited = self.awaited_creations.contains_key(&actor);
                 self.ask_control(*request, Pending::Creation { actor, awaited });
             }

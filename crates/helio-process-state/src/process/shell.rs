@@ -84,7 +84,7 @@ impl<M: Memory> Process<M> {
         self.requests.take(request)
     }
 
-    /// Nobody waits for the request any more.
+    /// Forgets a request that no thread waits for any more.
     pub fn forget_request(&mut self, request: u64) {
         self.awaited_creations.retain(|_, waiting| *waiting != request);
         if let Some(object_id) = self.requests.forget(request) {

@@ -32,7 +32,7 @@ impl Source {
         Self::Owned(Arc::new(Aligned { blocks, len: bytes.len() }))
     }
 
-    /// The same bytes where numpy can use them: what came inside a frame may begin anywhere.
+    /// The bytes at an address that numpy can use: what came inside a frame may begin anywhere.
     pub(crate) fn aligned(self) -> Self {
         // As large as a cache line, which vector instructions and libraries over `ctypes.data` may count on.
         if self.as_ptr().align_offset(ALIGNMENT) == 0 { self } else { Self::copied(&self) }

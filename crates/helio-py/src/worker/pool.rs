@@ -22,7 +22,7 @@ pub(super) struct Pool {
     state: Mutex<State>,
     /// A call came, or the pool is closed.
     came: Condvar,
-    /// Nothing is queued or runs.
+    /// Told when nothing is queued or runs.
     drained: Condvar,
 }
 

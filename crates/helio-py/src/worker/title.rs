@@ -82,7 +82,7 @@ pub(super) fn become_actor(class_name: &str) {
     ACTOR.get_or_init(|| Title::new(class_name));
 }
 
-/// This thread has had nothing to do for a while.
+/// Shows that this thread has had nothing to do for a while.
 pub(super) fn rest() {
     name_thread(between_calls().thread);
 }
@@ -99,7 +99,7 @@ pub(super) fn show(title: &Title) -> Shown {
     show_of_loop(title)
 }
 
-/// As [`show`] for a call that shares its thread with others: the thread keeps its name.
+/// Shows a call that shares its thread with others: the thread keeps its name.
 #[must_use]
 pub(super) fn show_of_loop(title: &Title) -> Shown {
     if let Some(area) = &mut *AREA.lock() {

@@ -15,12 +15,12 @@ use crate::rows;
 use crate::summary::More;
 use crate::tellers;
 
-/// As many calls as a table has.
+/// How many calls a table has.
 pub const CALLS_MAX: usize = if cfg!(test) { 120_000 } else { 1_000_000 };
 /// Bytes of error texts that are kept whole.
 pub const ERROR_BYTES_MAX: usize = 64 << 20;
-/// So many calls are let go at a time: readers wait meanwhile.
-const LET_GO: usize = CALLS_MAX / 200;
+/// How many calls are let go at a time: readers wait meanwhile.
+const EVICTED_AT_ONCE: usize = CALLS_MAX / 200;
 
 /// Values that many calls share, each with a number; 0 is the default.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl<T: Clone + Default + Eq + Hash, Hashing: BuildHasher> Shared<T, Hashing> {
     }
 }
 
-/// So many calls of a function stand so.
+/// The calls of a function that are in one state.
 #[derive(Debug, Clone)]
 pub struct Group {
     pub(super) name: u32,
@@ -117,7 +117,7 @@ pub struct Calls {
     /// Counts of calls without rows, as each process told last.
     pub(super) more: BTreeMap<WorkerId, Vec<More>>,
     /// Calls that were let go.
-    pub(super) let_go: IdMap<GroupId, u64>,
+    pub(super) evicted: IdMap<GroupId, u64>,
     /// The actor's method that was named last, as its process said it.
     pub(super) named: (ActorId, String, u32),
 }
@@ -155,7 +155,7 @@ impl Calls {
         self.put_at(self.all.find(&call.key).map(|(slot, _)| slot), call);
     }
 
-    /// The same of a call whose slot is known; none: it is new.
+    /// Puts in a call whose slot is known; none: it is new.
     fn put_at(&mut self, slot: Option<u32>, call: Call) {
         let group = group_of(&call);
         if let Some(before) = self.all.put(slot, call) {
@@ -273,7 +273,7 @@ impl Calls {
         self.version += u64::from(self.more != more_before);
     }
 
-    /// The same of all that is not over, with what else has changed since processes were asked before.
+    /// Takes in all that is not over, with what else has changed since processes were asked before.
     pub fn add_open(&mut self, answers: &[Answer]) {
         self.add_rows(answers, true);
         self.forget_untold();
@@ -299,7 +299,7 @@ impl Calls {
             }
         }
         if self.all.len() > CALLS_MAX {
-            self.let_go();
+            self.evict();
         }
     }
 
@@ -502,8 +502,8 @@ impl Calls {
     }
 
     /// Counts the calls that are over and were told of first, and drops them.
-    fn let_go(&mut self) {
-        let left = CALLS_MAX - LET_GO;
+    fn evict(&mut self) {
+        let left = CALLS_MAX - EVICTED_AT_ONCE;
         // Where most calls are open, some blocks are gone through each time and come last then.
         let blocks_max = 8 + 4 * (self.all.len().saturating_sub(left)).div_ceil(slots::BLOCK);
         for _ in 0..blocks_max {
@@ -514,7 +514,7 @@ impl Calls {
             for key in oldest {
                 let Some(call) = self.take(&key) else { continue };
                 match call.phase.is_over() && !call.is_constructor {
-                    true => *self.let_go.entry(group_of(&call)).or_default() += 1,
+                    true => *self.evicted.entry(group_of(&call)).or_default() += 1,
                     false => self.put(call),
                 }
             }
@@ -537,8 +537,8 @@ impl Calls {
     /// Counts of calls that are in no row.
     #[must_use]
     pub fn more(&self) -> Vec<More> {
-        let let_go = self.let_go.iter().map(|(group, count)| self.group(*group, *count).of);
-        self.more.values().flatten().cloned().chain(let_go).collect()
+        let evicted = self.evicted.iter().map(|(group, count)| self.group(*group, *count).of);
+        self.more.values().flatten().cloned().chain(evicted).collect()
     }
 
     pub(super) fn is_queued(&self, key: &Key, call: &Call) -> bool {

@@ -35,10 +35,10 @@ pub enum Error {
     /// The connection was to be encrypted and is not, for this reason.
     #[error("{0}")]
     Tls(String),
-    /// The other side said no, and why.
+    /// The other side refused the connection, with its reason.
     #[error("refused: {0}")]
     Refused(String),
-    /// This side said no, and why.
+    /// This side refused the connection, with its reason.
     #[error("peer refused: {0}")]
     Unwelcome(String),
 }

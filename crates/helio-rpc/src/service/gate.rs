@@ -21,7 +21,7 @@ use super::write::Writer;
 /// greeted within a round trip, who only holds a place is the oldest.
 pub const HANDSHAKES_MAX: usize = 256;
 
-/// So many lines a source in this time; a flood must not fill the disk.
+/// How many lines a source is given in this time; a flood must not fill the disk.
 const LINES_MAX: u32 = 30;
 const LINES_INTERVAL: Duration = Duration::from_secs(60);
 

@@ -47,7 +47,7 @@ pub(super) struct Beats {
 }
 
 impl Beats {
-    /// As nodes send them, for some seconds.
+    /// The messages that nodes send in some seconds.
     pub(super) fn usual(seconds: usize) -> Self {
         Self { rounds: seconds, every: HEARTBEAT, are_spread: true }
     }
@@ -98,7 +98,7 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    /// So many nodes that are connected and have not registered.
+    /// A crowd of nodes that are connected and have not registered.
     pub(super) fn connect(socket: &Path, n_nodes: usize) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut nodes = Vec::with_capacity(n_nodes);

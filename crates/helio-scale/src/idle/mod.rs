@@ -42,7 +42,7 @@ pub struct Idle {
     pub ticks_ns: Spread,
     /// Additional CPU time of each heartbeat with its answer, in nanoseconds, when heartbeats come one by one.
     pub beat_ns: Spread,
-    /// The same for each heartbeat when the heartbeats of all nodes come at once.
+    /// Additional CPU time of each heartbeat when the heartbeats of all nodes come at once.
     pub gathered_ns: Spread,
 }
 

@@ -92,7 +92,7 @@ impl History {
     #[must_use]
     pub fn has_actors(&self, process: WorkerId) -> bool {
         let is_its = |actor: &Actor| actor.creator == process && !actor.constructed.is_empty();
-        self.actors.values().any(|actor| is_its(actor) && !actor.is_let_go && !actor.is_over)
+        self.actors.values().any(|actor| is_its(actor) && !actor.is_unheld && !actor.is_over)
     }
 
     /// Whether the process that has made an actor is gone.
@@ -141,8 +141,8 @@ impl History {
     }
 
     /// The last handle of an actor is gone.
-    pub fn actor_let_go(&mut self, actor: ActorId) {
-        self.actors.entry(actor).or_default().is_let_go = true;
+    pub fn actor_unheld(&mut self, actor: ActorId) {
+        self.actors.entry(actor).or_default().is_unheld = true;
     }
 
     /// The actors that the process became, or was to.
@@ -160,7 +160,7 @@ impl History {
             let creator_lost = !known.is_detached && self.is_lost(&known.creator);
             let has_no_process = known.places.iter().any(|(_, node)| self.may_refuse(*node));
             known.is_over
-                || known.is_let_go
+                || known.is_unheld
                 || creator_lost
                 || has_no_process
                 || self.actor_lost_group(actor)

@@ -159,7 +159,7 @@ impl History {
             || call.takers.iter().any(|taker| self.is_undone(*taker))
     }
 
-    /// Somebody cancelled a call, and with `is_deep` those that it made.
+    /// Notes that a call was cancelled, and with `is_deep` those that it made.
     pub fn cancelled(&mut self, task: TaskId, is_deep: bool) {
         *self.cancelled.entry(task).or_default() |= is_deep;
     }

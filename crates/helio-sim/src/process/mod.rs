@@ -576,7 +576,7 @@ impl Process {
         }
     }
 
-    /// Somebody connected and said who they are.
+    /// Takes in a connection whose other end said who it is.
     fn accept(&mut self, core: &mut Core, outer: u64) {
         let Some(line) = core.net.get(outer) else { return };
         let (End::Process(from), epoch) = (line.ends[0], line.epoch) else { return };

@@ -97,7 +97,7 @@ pub(super) fn sent(core: &mut Core, (from, to): (WorkerId, Option<WorkerId>), by
             Ok(ClientToNode::Control(ControlCall {
                 request: ControlRequest::KillActor(kill),
                 ..
-            })) if kill.out_of_scope => core.facts.history.actor_let_go(kill.actor_id),
+            })) if kill.out_of_scope => core.facts.history.actor_unheld(kill.actor_id),
             _ => {}
         }
         match message {

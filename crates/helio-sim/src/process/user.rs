@@ -208,7 +208,7 @@ impl Process {
         }
         self.check_pins(core, frame);
         for held in std::mem::take(&mut frame.slots).into_values() {
-            self.let_go(core, held);
+            self.drop_held(core, held);
         }
         frame.payloads.clear();
         if self.is_driver && matches!(frame.kind, Kind::Main) {
@@ -225,7 +225,7 @@ impl Process {
         self.apply(core, ProcessEvent::TellNode(Box::new(Leaving { cause, is_needed }.into())));
     }
 
-    pub(super) fn let_go(&mut self, core: &mut Core, held: Held) {
+    pub(super) fn drop_held(&mut self, core: &mut Core, held: Held) {
         let id = match held {
             Held::Ref { id, .. } => Some(id),
             Held::Actor { handle, .. } => handle,
@@ -423,13 +423,13 @@ impl Process {
             Op::TryGet { slots, for_us } => self.try_get(core, frame, &slots, for_us),
             Op::Drop(slot) => {
                 if let Some(held) = frame.slots.remove(&slot) {
-                    self.let_go(core, held);
+                    self.drop_held(core, held);
                 }
                 Step::Next
             }
             Op::DropAll => {
                 for held in std::mem::take(&mut frame.slots).into_values() {
-                    self.let_go(core, held);
+                    self.drop_held(core, held);
                 }
                 Step::Next
             }
@@ -450,7 +450,7 @@ impl Process {
             Op::Next { stream, to } => self.next_item(core, frame, stream, to),
             Op::DropStream(slot) => {
                 if let Some(held) = frame.slots.remove(&slot) {
-                    self.let_go(core, held);
+                    self.drop_held(core, held);
                 }
                 Step::Next
             }
@@ -468,7 +468,7 @@ impl Process {
                     // Where a call may overtake another, what is kept could be what a running call makes:
                     // it would wait for itself.
                     Some(actor) if actor.concurrency < PLACES as usize => actor.kept.extend(held),
-                    _ => held.into_iter().for_each(|held| self.let_go(core, held)),
+                    _ => held.into_iter().for_each(|held| self.drop_held(core, held)),
                 }
                 Step::Next
             }
@@ -479,7 +479,7 @@ impl Process {
                     .map(|actor| std::mem::take(&mut actor.kept))
                     .unwrap_or_default();
                 for held in kept {
-                    self.let_go(core, held);
+                    self.drop_held(core, held);
                 }
                 Step::Next
             }

@@ -6,7 +6,7 @@ use super::Author;
 use crate::ops::{Env, GroupBundle, GroupOp, Job, Op, ROOM, Slot, Target};
 use crate::plan::WAIT_US_MAX;
 
-/// As much as no node has, also where nodes have slots for all actors.
+/// More of a resource than any node has, also where nodes have slots for all actors.
 pub(super) const TOO_MUCH: u32 = 1_000;
 
 /// How often a program looks whether a node hands over its objects.

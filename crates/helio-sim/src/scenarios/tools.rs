@@ -44,7 +44,7 @@ impl Report {
         self.counts.get(what).copied().unwrap_or_default()
     }
 
-    /// Nothing was wrong.
+    /// Whether the run went right; else what was wrong.
     pub(super) fn is_right(&self) -> Result<&Self, String> {
         match self.violations.first() {
             None => Ok(self),
@@ -52,7 +52,7 @@ impl Report {
         }
     }
 
-    /// That happened at least once.
+    /// Requires that something happened at least once.
     pub(super) fn has(&self, what: &str) -> Played {
         match self.count(what) {
             0 => Err(format!("seed {}: there are no {what}: {:?}", self.seed, self.counts)),

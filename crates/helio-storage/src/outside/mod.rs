@@ -42,7 +42,7 @@ use crate::Error;
 /// The pause between two tries.
 const REACH_PAUSE: Duration = Duration::from_millis(200);
 
-/// So many reasons are told of a store that cannot be used; more would be the same ones by turns.
+/// How many reasons are told of a store that cannot be used; more would be the same ones by turns.
 const REASONS_MAX: usize = 4;
 
 /// How often a head that waits looks whether the lease is free.

@@ -161,7 +161,7 @@ impl Task {
         self.max_calls.unwrap_or(u32::from(shared.num_gpus > 0.0))
     }
 
-    /// As the environment says where the options do not; read when a call is made.
+    /// The retries that the options say, else the environment; read when a call is made.
     pub(crate) fn max_retries(&self) -> PyResult<i32> {
         if let Some(given) = self.max_retries {
             return Ok(given);

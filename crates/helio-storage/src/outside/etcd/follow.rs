@@ -24,7 +24,7 @@ const FOLLOWED_PAGE_MAX: usize = 2_000;
 #[derive(PartialEq, Eq, Debug)]
 enum Heard {
     News,
-    /// Nothing within the time.
+    /// No answer came within the time.
     Nothing,
     /// The head that led has given the lease up.
     Free,

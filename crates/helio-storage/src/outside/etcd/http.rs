@@ -217,11 +217,11 @@ impl Lines {
 enum Chunks {
     /// The line with a chunk's size, as far as it has come.
     Size(Vec<u8>),
-    /// So much of the chunk is to come.
+    /// A chunk is being read; how many bytes of it are to come.
     Data(usize),
     /// The end of its line.
     End,
-    /// Nothing more comes.
+    /// The body is over.
     Over,
 }
 

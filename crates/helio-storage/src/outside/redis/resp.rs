@@ -25,7 +25,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    /// As text, where it is any.
+    /// The answer as text, if it is text.
     pub(super) fn text(self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text),
