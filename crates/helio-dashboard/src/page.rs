@@ -487,7 +487,7 @@ impl Filter {
 /// How long what has ended has taken: from `start_time_ms` to `end_time_ms`.
 const TOOK: &str = "took";
 
-/// What rows can stand in order by, the largest first: their numbers, and how long they took.
+/// The columns that rows can stand in order by, the largest first: their numbers, and how long they took.
 fn orders(resource: Resource) -> Vec<&'static str> {
     let numbers = resource.columns().iter().filter(|column| column.is_number());
     let mut orders: Vec<&str> = numbers.map(|column| column.name).collect();

@@ -8,7 +8,7 @@ use helio_config::nearest;
 
 use crate::reply::Refusal;
 
-/// What Ray's servers take with every route that they cache.
+/// The parameter that Ray's servers take with every route that they cache.
 const NO_CACHE: &str = "nocache";
 
 /// Lists, as Ray's clients ask for them (`limit` to `filter_values`), and what only the page and our clients do.

@@ -1,4 +1,4 @@
-//! What several measurements of one thing say together.
+//! The median of several measurements, and how far they lie apart.
 
 /// The median of measurements, and between which values half of them lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
