@@ -161,7 +161,7 @@ BUGS: dict[str, tuple[Any, str, Any, int]] = {
         lambda self, state: setattr(self, "position", state["position"]),
         0,
     ),
-    "reports of an earlier attempt count": (TrainCoordinator, "report", _late, 34),
+    "reports of an earlier attempt count": (TrainCoordinator, "report", _late, 260),
 }
 
 
