@@ -335,6 +335,9 @@ def examples(part: str) -> Iterator[doctest.DocTest]:
 
 
 @pytest.mark.timeout(900)  # a part has up to a hundred programs
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+)  # of names that Ray has, and advises against
 @pytest.mark.parametrize("part", PARTS)
 def test_the_examples_of_docstrings_give_what_they_say(
     request: pytest.FixtureRequest,
