@@ -359,7 +359,12 @@ def _ranged(
 ) -> Dataset:
     given: object = n
     if not (isinstance(given, float) and given.is_integer()):
-        checks.integers(n=n)
+        try:
+            checks.integers(n=n)
+        except TypeError as error:
+            if isinstance(given, str):  # as on Ray
+                raise ValueError(str(error)) from None
+            raise
     n = max(0, int(n))
 
     reads = _RangeReads(make, n, row_bytes, wanted)
