@@ -308,7 +308,7 @@ def _define(cls: type, options: Mapping[str, Any]) -> _Definition:
     )
     constructor: signature.Parameters | None = ()
     if cls.__init__ is not object.__init__:  # type: ignore[misc] # looked at, not called
-        constructor = signature.parameters(cls.__init__, bound=True)  # type: ignore[misc] # likewise
+        constructor = signature.parameters(cls.__init__, bound=True)  # type: ignore[misc] # only read, of the class itself
     elif getattr(cls, "__new__", None) is not object.__new__:
         constructor = None
     return _Definition(cls, methods, constructor, is_async, groups)

@@ -155,7 +155,7 @@ def _dual(error: RayTaskError, cause: BaseException) -> RayTaskError:
     while built_in.__module__ != "builtins":
         built_in = built_in.__base__
     is_group = built_in.__name__.endswith("ExceptionGroup")
-    arguments = (cause.message, cause.exceptions) if is_group else (cause,)  # type: ignore[attr-defined] # a group's
+    arguments = (cause.message, cause.exceptions) if is_group else (cause,)  # type: ignore[attr-defined] # only groups have exceptions
     dual: RayTaskError = built_in.__new__(dual_class, *arguments)
     if isinstance(cause, RayError):
         dual.__dict__.update(cause.__dict__)
