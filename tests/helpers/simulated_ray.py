@@ -25,7 +25,7 @@ from heliostat import exceptions
 
 EPOCH_S = 1.8e9
 # More turns of the loop than any history takes that goes on.
-TURNS_MAX = 100_000
+TURNS_MAX = 300_000
 
 
 class Gone(exceptions.RayError):

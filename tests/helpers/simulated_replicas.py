@@ -23,7 +23,16 @@ from heliostat.train.errors import AttemptEnded
 from heliostat.train.messages import Assignment
 from heliostat.train.replicas.member import Member
 from heliostat.train.replicas.plan import places
-from heliostat.train.replicas.words import Abort, Admission, Announce, Arrival, Form, Join, Vote
+from heliostat.train.replicas.words import (
+    Abort,
+    Admission,
+    Announce,
+    Arrival,
+    Form,
+    Formation,
+    Join,
+    Vote,
+)
 from heliostat.train.steps.pace import WINDOW_S
 from heliostat.train.steps.words import COMMUNICATION, FORWARD, PHASES, Beat
 
@@ -148,6 +157,8 @@ class ReplicaFunction(Function):
                 found = await self.coordinator.replica_listen.remote(*self.me)
                 if found is None:
                     break
+                if self.world.rng.random() < self.world.hears_late:
+                    await asyncio.sleep(self.world.delay_s() * 10)
                 for message in found:
                     self.hear(message)
         self.is_over = True
@@ -161,9 +172,18 @@ class ReplicaFunction(Function):
                 self.coordinator.replica_answer.remote(*self.me, message.quorum, progress)
         elif isinstance(message, Form):
             self.member.form(message.formation)
+            self.judge_formation(message.formation)
         elif isinstance(message, Announce):
             self.member.announce(message.quorum)
         self.news.set()
+
+    def judge_formation(self, formation: Formation) -> None:
+        """TRAIN-QUORUM-1: what a member has counted, the quorum that is formed knows."""
+        mine, known = self.member.progress.round, formation.progress.round
+        if self.member.quorum == formation.quorum and mine != known:
+            self.world.found(
+                AssertionError(f"rank {self.rank} has counted round {mine}, its quorum {known}")
+            )
 
     def beat(self) -> Beat:
         count, own_s, waited_s = self.counted, self.own_s, self.waited_s
@@ -251,7 +271,7 @@ class ReplicaFunction(Function):
         members = len(member.groups) * self.seat.size
         mine = member.is_awaited, weight
         rings = self.world.rings
-        if self.world.may_strike(0.01):
+        if self.world.may_strike(self.world.dies_voting):
             self.world.later(
                 self.world.delay_s() * 5, lambda: self.actor.end("it dies as it votes")
             )
@@ -342,7 +362,13 @@ class ReplicaHistory(History):
         self.first_groups = 0  # those with which the attempt has begun; more may join
         self.backend = ReplicaConfig(size)
         self.trouble_of = TROUBLE
-        self.faults.dies_behind["upload"] = 0.03
+        # In some histories most that dies does so at the two moments at which ranks come to differ most.
+        self.dies_voting, self.faults.dies_behind["upload"] = rng.choice(
+            ((0.01, 0.03), (0.08, 0.01), (0.01, 0.3))
+        )
+        self.hears_late = rng.choice(
+            (0.0, 0.3)
+        )  # how often a rank is busy when it is told something
         # A coordinator that dies at the very end leaves what replaced workers would begin from, too.
         self.keeps_more = 2
         self.health_interval_s = 0.25

@@ -503,14 +503,14 @@ def test_two_runs_at_a_time_in_one_folder(fit: Any, tmp_path: Path) -> None:
 
     def loop() -> int:
         running.touch()
-        wait_until(go_on.exists, within=60, what="the other run")
+        wait_until(go_on.exists, what="the other run")
         return 7
 
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(fit(loop, 1)))
     thread.start()
     try:
-        wait_until(running.exists, within=60, what="the first run")
+        wait_until(running.exists, what="the first run")
         with pytest.raises(ValueError, match=rf"Another run is using .*pid {os.getpid()} on"):
             fit(loop, 1)
     finally:

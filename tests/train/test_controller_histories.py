@@ -34,8 +34,6 @@ from heliostat.train.storage.base import SNAPSHOT_FILE
 from helpers.simulated_run import History, playing, shows
 
 SEEDS = [int(os.environ["TRAIN_SEED"])] if "TRAIN_SEED" in os.environ else range(100)
-# In so many histories a planted bug is found.
-SEEDS_OF_A_BUG = 80
 
 
 @pytest.fixture
@@ -165,10 +163,11 @@ BUGS: dict[str, tuple[Any, str, Any, int]] = {
 }
 
 
+@pytest.mark.timeout(1800)  # thousands of histories, where a bug is hard to find
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_judge_finds_a_planted_bug(
     bug: str, play: Callable[[int], History], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, name, instead, first = BUGS[bug]
     monkeypatch.setattr(owner, name, instead)
-    assert shows(play, range(first, first + SEEDS_OF_A_BUG)) is not None, "no history shows it"
+    assert shows(play, first) is not None, "no history shows it"

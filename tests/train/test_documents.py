@@ -15,7 +15,6 @@ from ray.train.torch import TorchTrainer
 torch = pytest.importorskip("torch")
 pytestmark = [
     pytest.mark.usefixtures("quiet", "ray_start"),
-    pytest.mark.timeout(150),
 ]
 
 

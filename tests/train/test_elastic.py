@@ -105,9 +105,9 @@ def test_a_group_goes_on_smaller_and_grows_again(nodes: Cluster, tmp_path: Path)
     node = nodes.add_node(num_cpus=1)
 
     def take_and_give() -> None:
-        wait_until(full.exists, within=60, what="a report of the full group")
+        wait_until(full.exists, what="a report of the full group")
         nodes.remove_node(node, allow_graceful=False)
-        wait_until(smaller.exists, within=60, what="a report of the smaller group")
+        wait_until(smaller.exists, what="a report of the smaller group")
         nodes.add_node(num_cpus=1)
 
     thread = threading.Thread(target=take_and_give)
@@ -151,13 +151,13 @@ def test_a_group_of_a_fixed_size_waits_for_a_node_that_comes_back(
 
     def loop() -> int:
         running.touch()
-        wait_until(back.exists, within=60, what="the node that comes back")
+        wait_until(back.exists, what="the node that comes back")
         return train.get_context().get_world_size()
 
     def change() -> None:
-        wait_until(running.exists, within=60, what="the first start")
+        wait_until(running.exists, what="the first start")
         nodes.remove_node(lost)
-        wait_until(lambda: len(waits) == 2, within=60, what="a second wait for room")
+        wait_until(lambda: len(waits) == 2, what="a second wait for room")
         nodes.add_node(num_cpus=3)
         back.touch()
 

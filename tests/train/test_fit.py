@@ -14,7 +14,7 @@ from ray import train
 from ray.train import WorkerGroupError
 from ray.train.torch import TorchConfig
 
-pytestmark = [pytest.mark.usefixtures("quiet"), pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.usefixtures("quiet")]
 
 
 @pytest.mark.contract("F9.01", "F9.02", "F9.05", "F9.16")

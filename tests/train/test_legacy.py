@@ -16,7 +16,7 @@ import pytest
 from ray import train
 from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig, SyncConfig
 
-pytestmark = [pytest.mark.usefixtures("quiet"), pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.usefixtures("quiet")]
 
 
 @pytest.mark.contract("F9.42")

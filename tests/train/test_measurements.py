@@ -32,7 +32,7 @@ def test_what_dashboards_of_train_ask_for_is_measured(ray_start: Any, tmp_path: 
         rank = train.get_context().get_world_rank()
         (folder.parent / f"reported-{rank}").touch()
         # The figures of a worker are there while it is.
-        wait_until((folder.parent / "seen").exists, within=120, what="the end")
+        wait_until((folder.parent / "seen").exists, what="the end")
 
     folder = tmp_path / "checkpoint"
     folder.mkdir()
@@ -46,7 +46,7 @@ def test_what_dashboards_of_train_ask_for_is_measured(ray_start: Any, tmp_path: 
     thread.start()
     try:
         for rank in range(2):
-            wait_until((tmp_path / f"reported-{rank}").exists, within=120, what="the reports")
+            wait_until((tmp_path / f"reported-{rank}").exists, what="the reports")
         run = {"ray_train_run_name": "measured"}
         assert not scraping.lacking(
             {

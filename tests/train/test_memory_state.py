@@ -25,7 +25,6 @@ pytest.importorskip("heliostat.train.torch.resume")
 
 pytestmark = [
     pytest.mark.usefixtures("quiet"),
-    pytest.mark.timeout(240),
     pytest.mark.heliostat_only("Ray keeps no state in memory"),
 ]
 
@@ -167,7 +166,6 @@ def test_where_the_state_comes_from(
     def kill() -> None:
         wait_until(
             lambda: all((tmp_path / f"pid{r}").exists() for r in range(2)),
-            within=90,
             what="workers",
         )
         places = keepers()

@@ -10,7 +10,7 @@ from ray import train
 from ray.train.torch import enable_reproducibility, prepare_data_loader, prepare_model
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.usefixtures("quiet"), pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.usefixtures("quiet")]
 
 
 def digits() -> Any:

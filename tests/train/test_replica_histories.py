@@ -35,9 +35,6 @@ from helpers.simulated_run import History, playing, shows
 
 SEEDS = [int(os.environ["TRAIN_SEED"])] if "TRAIN_SEED" in os.environ else range(40)
 
-# In so many histories a planted bug is found.
-SEEDS_OF_A_BUG = 80
-
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], History]]:
@@ -121,7 +118,7 @@ ANSWER, DONE, LOST, BEGIN = (
 # What is replaced by what, and the first history in which it is looked for.
 BUGS: dict[str, tuple[Any, str, Any, int]] = {
     "a quorum that breaks goes on counting": (Member, "abort", _go_on, 0),
-    "a quorum is formed before all have answered": (Quorum, "answer", _as_first_said, 20),
+    "a quorum is formed before all have answered": (Quorum, "answer", _as_first_said, 0),
     "the samples of a lost group are gone": (SamplePlan, "done", _forget, 0),
     "a lost donor is waited for": (ReplicaDesk, "lost", _forget_orphans, 820),
     "a replaced worker's checkpoint is removed": (TrainCoordinator, "begin_replicas", _unheld, 0),
@@ -152,10 +149,11 @@ BUGS: dict[str, tuple[Any, str, Any, int]] = {
 }
 
 
+@pytest.mark.timeout(1800)  # thousands of histories, where a bug is hard to find
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_judge_finds_a_planted_bug(
     bug: str, play: Callable[[int], History], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, name, instead, first = BUGS[bug]
     monkeypatch.setattr(owner, name, instead)
-    assert shows(play, range(first, first + SEEDS_OF_A_BUG)) is not None, "no history shows it"
+    assert shows(play, first) is not None, "no history shows it"

@@ -25,7 +25,6 @@ from heliostat.train.torch import FaultTolerantConfig
 
 pytestmark = [
     pytest.mark.usefixtures("quiet"),
-    pytest.mark.timeout(240),
     pytest.mark.heliostat_only("Ray needs torchft"),
 ]
 

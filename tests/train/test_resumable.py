@@ -20,7 +20,6 @@ pytest.importorskip("heliostat.train.torch.resume")
 
 pytestmark = [
     pytest.mark.usefixtures("quiet"),
-    pytest.mark.timeout(240),
     pytest.mark.heliostat_only("Ray leaves sharded checkpoints to the user"),
 ]
 

@@ -26,7 +26,6 @@ from heliostat.train.errors import CheckpointMismatchError, DamagedCheckpointErr
 
 pytestmark = [
     pytest.mark.usefixtures("quiet"),
-    pytest.mark.timeout(240),
     pytest.mark.heliostat_only("Ray leaves sharded checkpoints to the user"),
 ]
 

@@ -34,7 +34,6 @@ server_of = pytest.importorskip("moto.server")
 pytestmark = [
     pytest.mark.usefixtures("quiet"),
     pytest.mark.slow,
-    pytest.mark.timeout(150),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # moto's sockets
 ]
 
@@ -104,7 +103,7 @@ def fit_s3(fit: Any, s3: Server) -> Any:
 
 
 def wait_for(file: Path) -> None:
-    wait_until(file.exists, within=60, what=file.name)
+    wait_until(file.exists, what=file.name)
 
 
 def steps(count: int, at_step: Any = None, **options: Any) -> Any:
@@ -180,7 +179,7 @@ def test_a_server_that_goes_away_and_comes_back(fit_s3: Any, s3: Server, tmp_pat
     def close_and_open() -> None:
         wait_for(reached)
         # Rank 0 has stored its half.
-        wait_until(lambda: len(s3.folders()) == 4, within=30, what="the upload of rank 0")
+        wait_until(lambda: len(s3.folders()) == 4, what="the upload of rank 0")
         s3.gate.close()
         closed.write_text("")
         threading.Event().wait(2.0)

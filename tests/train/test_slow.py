@@ -21,7 +21,6 @@ pytest.importorskip("heliostat.train.torch.replica")
 from heliostat.train.torch import FaultTolerantConfig
 
 pytestmark = [
-    pytest.mark.timeout(200),
     pytest.mark.heliostat_only("Ray does not look at the times of steps"),
 ]
 OPTION = FailureConfig(slow_rank_factor=2, slow_rank_after_s=1)

@@ -22,7 +22,6 @@ from heliostat.train.torch import FaultTolerantConfig
 
 pytestmark = [
     pytest.mark.usefixtures("quiet"),
-    pytest.mark.timeout(150),
     pytest.mark.heliostat_only("Ray gives the error of the library, of one rank"),
 ]
 

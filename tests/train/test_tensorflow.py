@@ -12,7 +12,7 @@ from ray import train
 from ray.train import Checkpoint, ScalingConfig
 from ray.train.tensorflow import TensorflowCheckpoint, TensorflowConfig, TensorflowTrainer
 
-pytestmark = [pytest.mark.contract("F9.40"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.contract("F9.40")]
 
 needs_tensorflow = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow") is None, reason="tensorflow is not installed"
