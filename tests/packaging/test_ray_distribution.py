@@ -16,7 +16,6 @@ XTASK = ROOT / "xtask"
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(600),
     pytest.mark.heliostat_only("it is about our wheels"),
 ]
 

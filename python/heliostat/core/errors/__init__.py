@@ -501,10 +501,12 @@ class ObjectLostError(RayError):
         >>> maker = Maker.remote()
         >>> [ref] = ray.get(maker.make.remote())
         >>> ray.kill(maker)
-        >>> try:
-        ...     _ = ray.get(ref)
-        ... except ray.exceptions.ObjectLostError as error:
-        ...     print(error.object_ref_hex == ref.hex())
+        >>> while True:  # until the end of its maker is known here
+        ...     try:
+        ...         _ = ray.get(ref)
+        ...     except ray.exceptions.ObjectLostError as error:
+        ...         print(error.object_ref_hex == ref.hex())
+        ...         break
         True
     """
 
