@@ -206,7 +206,7 @@ def test_a_restarted_actor_runs_its_constructor_again() -> None:
     pid = ray.get(counter.pid.remote())
     with pytest.raises(RayActorError):
         ray.get(counter.crash.remote())
-    assert wait_until(lambda: _try(counter.get), within=20) == 3
+    assert wait_until(lambda: _try(counter.get)) == 3
     assert ray.get(counter.pid.remote()) != pid
     with pytest.raises(RayActorError):
         ray.get(counter.crash.remote())
@@ -268,7 +268,7 @@ def test_kill_without_no_restart_restarts() -> None:
     counter = Counter.options(max_restarts=1, max_task_retries=-1).remote(5)
     pid = ray.get(counter.pid.remote())
     ray.kill(counter, no_restart=False)
-    assert wait_until(lambda: ray.get(counter.pid.remote()) != pid, within=20)
+    assert wait_until(lambda: ray.get(counter.pid.remote()) != pid)
     assert ray.get(counter.get.remote()) == 5
 
 
@@ -330,7 +330,7 @@ def test_a_hundred_actors() -> None:
     pids = ray.get([c.pid.remote() for c in counters])
     assert len(set(pids)) == 100
     counters.clear()
-    wait_until(lambda: not any(map(is_alive, pids)), within=20, what="all of them ended")
+    wait_until(lambda: not any(map(is_alive, pids)), what="all of them ended")
 
 
 @ray.remote
@@ -525,7 +525,7 @@ def test_a_call_without_retries_does_not_wait_for_a_restart(
     actor = cls.options(name=f"phoenix {end} {max_concurrency}").remote(str(tmp_path))
     pid = ray.get(actor.pid.remote())
     running = actor.wait.remote(str(tmp_path / "running"))
-    wait_until((tmp_path / "running").exists, within=30)
+    wait_until((tmp_path / "running").exists)
     (tmp_path / "gate").mkdir()
     gate = ray.remote(num_cpus=0)(Phoenix).remote(str(tmp_path / "gate"))
     lacking = actor.count.remote(gate.wait.remote(str(tmp_path / "argument")))
@@ -540,7 +540,7 @@ def test_a_call_without_retries_does_not_wait_for_a_restart(
     _unavailable(ray.get_actor(f"phoenix {end} {max_concurrency}").count.remote())
     patient = actor.count.options(max_task_retries=1).remote()
     endless = actor.count.options(max_task_retries=-1).remote()
-    wait_until((tmp_path / "argument").exists, within=30)
+    wait_until((tmp_path / "argument").exists)
     (tmp_path / "argument.go").touch()
     _unavailable(lacking)
     assert ray.wait([patient, endless], timeout=0)[0] == []

@@ -74,9 +74,9 @@ Run = Callable[..., harness.Finished]
 def run(run_driver: Run, gateway: str) -> Run:
     """Runs a script with the token and ``GATEWAY``."""
 
-    def run(source: str, seconds: float = 60, **env: str) -> harness.Finished:
+    def run(source: str, **env: str) -> harness.Finished:
         env = {"HELIOSTAT_AUTH_TOKEN": TOKEN, "GATEWAY": gateway, **env}
-        return run_driver(source, env=env, timeout=seconds)
+        return run_driver(source, env=env)
 
     return run
 
@@ -243,7 +243,7 @@ def test_many_drivers_are_there_at_once_and_leave_nothing_at_the_head(run: Run, 
 
     run("import os, ray; ray.init('ray://' + os.environ['GATEWAY']).disconnect()").check()
     before = descriptors()
-    assert int(run(MANY, seconds=100, HEAD_PID=str(head.pid)).check().value("connected")) > before
+    assert int(run(MANY, HEAD_PID=str(head.pid)).check().value("connected")) > before
     harness.wait_until(lambda: descriptors() <= before, what="the end of their connections")
 
 
@@ -291,7 +291,7 @@ def test_a_cluster_that_encrypts_by_its_token_needs_nothing_else(run_driver: Run
     """``--tls=auto``, through a relay whose address no certificate names."""
     with a_head("--tls=auto") as (address, _):
         env = {"HELIOSTAT_AUTH_TOKEN": TOKEN, "GATEWAY": address}
-        run_driver(ENCRYPTED, env=env, timeout=100).check()
+        run_driver(ENCRYPTED, env=env).check()
         for guess in ("a guess that is as long as a token has to be", "short"):
             refused = run_driver(
                 f"import ray; ray.init('ray://{address}')", env={"HELIOSTAT_AUTH_TOKEN": guess}
@@ -478,7 +478,7 @@ SEVERAL = """
 
 @pytest.mark.contract("F8.02")
 def test_a_process_has_several_connections_and_each_thread_chooses_its_own(run: Run) -> None:
-    run(SEVERAL, seconds=120).check()
+    run(SEVERAL).check()
 
 
 class Cutter:
@@ -583,7 +583,7 @@ def test_a_connection_that_ends_after_every_frame_or_in_its_middle_loses_nothing
         driver.wait_line("ready")
         cutter.cutting = True
         (tmp_path / "cutting").touch()
-        assert driver.finish(140).check().value("done") == "1"
+        assert driver.finish().check().value("done") == "1"
         assert cutter.cuts > 20, "it was cut again and again"
     finally:
         cutter.close()
@@ -645,5 +645,4 @@ def test_the_libraries_work_through_it(run: Run, tmp_path: Path) -> None:
         ).fit()
         assert result.metrics["size"] == 2
         """,
-        seconds=150,
     ).check()

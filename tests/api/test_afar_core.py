@@ -13,7 +13,6 @@ from helpers import harness
 pytestmark = [
     pytest.mark.heliostat_only("Ray's client is another program than its driver"),
     pytest.mark.skipif(bool(os.environ.get("TESTS_AFAR")), reason="these tests are such drivers"),
-    pytest.mark.timeout(600),
 ]
 
 

@@ -65,7 +65,7 @@ def test_a_client_of_debugpy_stops_in_the_task_and_leaves(start_driver: Any) -> 
         assert client.evaluate("(x, y)", frame) == "(8, 4.0)"
         client.evaluate("y = 40", frame)
         client.leave()
-    assert driver.finish(60).check().value("result") == "[40]"
+    assert driver.finish().check().value("result") == "[40]"
 
 
 def test_each_worker_says_its_port(start_driver: Any) -> None:
@@ -77,7 +77,7 @@ def test_each_worker_says_its_port(start_driver: Any) -> None:
             client.attach()
             client.stopped()
             client.leave()
-    assert driver.finish(60).check().value("result") == "[4.0, 3.0]"
+    assert driver.finish().check().value("result") == "[4.0, 3.0]"
 
 
 def test_a_method_stops_for_a_second_client_at_the_same_port(start_driver: Any) -> None:
@@ -104,7 +104,7 @@ print("result=%s" % ray.get([counter.add.remote() for _ in range(2)]), flush=Tru
             assert frame["name"] in ("add", "Counter.add")
             assert client.evaluate("self.count", frame) == str(count)
             client.leave()
-    assert driver.finish(60).check().value("result") == "[1, 2]"
+    assert driver.finish().check().value("result") == "[1, 2]"
     assert len(set(endpoints(driver.stdout() + driver.stderr()))) == 1
 
 
@@ -134,7 +134,7 @@ def test_an_error_that_nothing_catches_stops_where_it_was_raised(start_driver: A
         assert frame["name"] == "divide"
         assert client.evaluate("x", frame) == "0"
         client.leave()
-    driver.finish(60).check().value("result")
+    driver.finish().check().value("result")
 
 
 def test_without_debugpy_the_task_goes_on_and_says_what_to_install(
@@ -144,14 +144,14 @@ def test_without_debugpy_the_task_goes_on_and_says_what_to_install(
     (tmp_path / "without" / "debugpy.py").write_text("raise ImportError('not here')\n")
     # `PYTHONPATH` reaches the workers; this module stands before the package.
     path = f"{tmp_path / 'without'}:{clean_env().get('PYTHONPATH', '')}"
-    done = start_driver(TASK, args=["1"], env={"PYTHONPATH": path}).finish(60).check()
+    done = start_driver(TASK, args=["1"], env={"PYTHONPATH": path}).finish().check()
     assert done.value("result") == "[4.0]"
     assert "debugpy cannot be imported where this worker runs (not here)" in done.output
     assert "pip install 'heliostat[debug]'" in done.output
 
 
 def test_zero_passes_breakpoints(start_driver: Any) -> None:
-    done = start_driver(TASK, args=["1"], env={"RAY_DEBUG": "0"}).finish(60).check()
+    done = start_driver(TASK, args=["1"], env={"RAY_DEBUG": "0"}).finish().check()
     assert done.value("result") == "[4.0]"
     assert "debugger" not in done.output
 
@@ -186,7 +186,7 @@ def test_the_text_debugger_is_reached_by_ray_debug(start_driver: Any) -> None:
     assert "('here', 8, 4.0)" in done.stdout, done
     assert "->\t    return y" in done.stdout, done
     assert "driver0.py(" in done.stdout, done
-    assert driver.finish(60).check().value("result") == "[40]", done.stdout
+    assert driver.finish().check().value("result") == "[40]", done.stdout
 
 
 def test_the_text_debugger_shows_the_frames_of_an_error(start_driver: Any) -> None:
@@ -195,7 +195,7 @@ def test_the_text_debugger_shows_the_frames_of_an_error(start_driver: Any) -> No
     waits(driver)
     done = debug(driver, "p ('here', x)\nq\n")
     assert "('here', 0)" in done.stdout, done
-    driver.finish(60).check().value("result")
+    driver.finish().check().value("result")
 
 
 def test_the_text_debugger_lists_a_notebook_cell() -> None:
@@ -234,7 +234,7 @@ def test_a_client_without_the_secret_is_turned_away(start_driver: Any) -> None:
         assert stranger.recv(100) == b""
     done = debug(driver, "")  # the end of the input lets the task go on
     assert done.returncode == 0, done
-    assert driver.finish(60).check().value("result") == "[4.0]"
+    assert driver.finish().check().value("result") == "[4.0]"
 
 
 def test_ray_debug_says_that_nothing_waits(start_driver: Any) -> None:

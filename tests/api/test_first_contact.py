@@ -76,7 +76,7 @@ def test_a_home_that_cannot_be_written(run_driver: Any, tmp_path: Path) -> None:
         "HELIOSTAT_AUTH_TOKEN": "",
         "HELIOSTAT_AUTH_TOKEN_PATH": "",
     }
-    done = run_driver(SECOND, env=env, timeout=120).check()
+    done = run_driver(SECOND, env=env).check()
     assert done.value("home") == "True"
     assert "found" in done.stdout
 

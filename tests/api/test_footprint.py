@@ -39,7 +39,7 @@ def cpu_ticks(pids: list[int]) -> int:
 def test_an_idle_session_is_one_daemon_and_small(session: Session) -> None:
     assert len(session.daemons()) == 1
     # The worker that was started ahead ends when nothing needs it.
-    wait_until(lambda: len(session.pids()) == 2, within=60, what="a daemon and a zygote")
+    wait_until(lambda: len(session.pids()) == 2, what="a daemon and a zygote")
     sizes = {str(proc): resident_mib(proc.pid) for proc in session.processes()}
     assert sum(sizes.values()) < 60, sizes
 
@@ -56,7 +56,7 @@ def test_an_idle_session_sleeps(session: Session) -> None:
         # The worker that was started ahead ends when nothing needs it.
         return session.pids() == pids and cpu_ticks(pids) - before <= 1
 
-    wait_until(quiet_window, within=60, what="two quiet seconds")
+    wait_until(quiet_window, what="two quiet seconds")
 
 
 @pytest.mark.contract("F6.08")

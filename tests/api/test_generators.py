@@ -194,7 +194,7 @@ def test_a_generator_that_nobody_keeps_runs_to_its_end() -> None:
             yield bytes(200_000) + bytes([i])
 
     work.remote()
-    wait_until(lambda: ray.get(tally.get.remote()) == 3, within=20)
+    wait_until(lambda: ray.get(tally.get.remote()) == 3)
 
 
 @pytest.mark.contract("F1.09")
@@ -216,7 +216,7 @@ def test_a_generator_whose_reader_leaves_it_is_cancelled() -> None:
         time.sleep(0.3)
         return bool(ray.get(tally.get.remote()) == before)
 
-    wait_until(stands_still, within=20)
+    wait_until(stands_still)
 
 
 @pytest.mark.contract("F1.09", "F1.16")
@@ -239,7 +239,7 @@ def test_a_generator_that_waits_for_its_reader_is_cancelled_beside_news() -> Non
         found = get_task(task)
         return found.state if found else None
 
-    wait_until(lambda: state_after_questions() not in ("RUNNING", None), within=60)
+    wait_until(lambda: state_after_questions() not in ("RUNNING", None))
 
 
 @pytest.mark.contract("F1.09", "F1.11")

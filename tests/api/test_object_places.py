@@ -74,7 +74,7 @@ def test_objects_of_others(ray_start: Any) -> None:
     assert len(known) == 1
     ray.kill(holder)
     # Nobody can say any more where it is.
-    wait_until(lambda: get_object_locations([theirs]) == {}, within=30)
+    wait_until(lambda: get_object_locations([theirs]) == {})
     assert set(get_local_object_locations([theirs])) == {theirs}
 
 
@@ -85,7 +85,7 @@ def test_objects_on_disk(ray_start: Any, ask: Any) -> None:
     def spilled() -> list[bool]:
         return [place["did_spill"] for place in ask(refs).values()]
 
-    found = wait_until(lambda: any(spilled()) and spilled(), within=30, what="objects on disk")
+    found = wait_until(lambda: any(spilled()) and spilled(), what="objects on disk")
     assert not all(found)
     assert all(place["node_ids"] == [here()] for place in ask(refs).values())
 

@@ -575,7 +575,6 @@ def test_as_completed_and_map_unordered() -> None:
 
 
 @pytest.mark.contract("F3.06", "F3.04")
-@pytest.mark.timeout(120)
 def test_more_objects_than_the_store_holds(ray_fresh: Any) -> None:
     """What does not fit goes to disk and comes back unharmed."""
     ray_fresh(num_cpus=1, object_store_memory=80 * 1024 * 1024)

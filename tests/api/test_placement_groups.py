@@ -165,7 +165,7 @@ def test_removing_a_group_ends_who_lives_in_it() -> None:
     assert ray.get(member.group.remote(), timeout=20) == group.id.hex()
     remove_placement_group(group)
     with pytest.raises(ray.exceptions.RayError):
-        wait_until(lambda: ray.get(member.group.remote(), timeout=20) is None, within=20)
+        wait_until(lambda: ray.get(member.group.remote(), timeout=20) is None)
 
 
 @pytest.mark.contract("F4.14")

@@ -112,7 +112,7 @@ def test_what_is_free_on_each_node(ray_start: Any) -> None:
         def is_taken() -> bool:
             return state.available_resources_per_node()[node].get("CPU", 0) <= total - 1
 
-        wait_until(is_taken, within=30, what="the node tells of the bundle")
+        wait_until(is_taken, what="the node tells of the bundle")
         table = state.state.placement_group_table(group.id)
         assert table["bundles_to_node_id"] == {0: node}
         assert group.id.hex() in state.state.placement_group_table()

@@ -32,11 +32,11 @@ def used() -> float:
 
 def wait_empty() -> None:
     gc.collect()
-    wait_until(lambda: used() < MIB, within=20, what="the store is empty", every=0.1)
+    wait_until(lambda: used() < MIB, what="the store is empty", every=0.1)
 
 
 def wait_used(at_least: int) -> None:
-    wait_until(lambda: used() >= at_least * MIB, within=20, what="the store is used", every=0.1)
+    wait_until(lambda: used() >= at_least * MIB, what="the store is used", every=0.1)
 
 
 @ray.remote
@@ -352,7 +352,7 @@ def test_what_lies_between_the_calls_of_a_chain_is_freed(by: str) -> None:
         ref = more.remote([ref] if by == "value" else ref)
         ray.wait([ref])
     # The last value, and the argument that was put for the first call: nothing could replace it.
-    wait_until(lambda: used() < 90 * MIB, within=20, what="the rest is freed", every=0.1)
+    wait_until(lambda: used() < 90 * MIB, what="the rest is freed", every=0.1)
     assert ray.get(ref)[-1] == 5
     del ref
     wait_empty()

@@ -44,7 +44,7 @@ def test_only_as_many_tasks_run_as_leave_room(
     ray_fresh(num_cpus=4, object_store_memory=100 * MB)
     run = ray.remote(runs_until)
     refs = [run.remote(ray.put(filled(mb, i)), str(tmp_path), i) for i in range(4)]
-    wait_until(lambda: len(begun(tmp_path)) >= side_by_side, within=60)
+    wait_until(lambda: len(begun(tmp_path)) >= side_by_side)
     if IS_HELIOSTAT:
 
         def waits() -> int:
@@ -52,7 +52,7 @@ def test_only_as_many_tasks_run_as_leave_room(
             return sum("waits for room for its arguments: they have" in text for text in texts)
 
         # The rest is behind those that wait, on workers that have a task already.
-        wait_until(lambda: waits() >= 1, within=60)
+        wait_until(lambda: waits() >= 1)
         text = next(t for t in map(ray.util.why, refs) if "waits for room" in t)
         assert "may have 70000000 of the object store's 100000000" in text, text
     assert len(begun(tmp_path)) == side_by_side
@@ -68,7 +68,7 @@ def test_an_argument_that_all_share_holds_nobody_up(
     shared = ray.put(filled(60, 7))
     run = ray.remote(runs_until)
     refs = [run.remote(shared, str(tmp_path), i) for i in range(4)]
-    wait_until(lambda: len(begun(tmp_path)) == 4, within=60)
+    wait_until(lambda: len(begun(tmp_path)) == 4)
     (tmp_path / "go").touch()
     assert ray.get(refs, timeout=60) == [7] * 4
 
@@ -86,16 +86,15 @@ def test_the_part_for_arguments_is_a_knob(
     ray_fresh(num_cpus=4, object_store_memory=100 * MB)
     run = ray.remote(runs_until)
     refs = [run.remote(ray.put(filled(30, i)), str(tmp_path), i) for i in range(4)]
-    wait_until(lambda: len(begun(tmp_path)) >= side_by_side, within=60)
+    wait_until(lambda: len(begun(tmp_path)) >= side_by_side)
     if IS_HELIOSTAT and side_by_side < 4:
-        wait_until(lambda: any("waits for room" in ray.util.why(ref) for ref in refs), within=60)
+        wait_until(lambda: any("waits for room" in ray.util.why(ref) for ref in refs))
     assert len(begun(tmp_path)) == side_by_side
     (tmp_path / "go").touch()
     assert ray.get(refs, timeout=60) == [0, 1, 2, 3]
 
 
 @pytest.mark.contract("F3.05")
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("kind", "result_mb", "spills"),
     [
@@ -141,7 +140,6 @@ def test_all_arguments_and_results_come_through(
 
 
 @pytest.mark.contract("F1.07", "F3.05")
-@pytest.mark.timeout(180)
 @pytest.mark.heliostat_only(
     "on Ray the arguments of a task that waits for others count, and those wait"
 )
@@ -161,7 +159,6 @@ def test_nested_tasks_get_their_arguments_while_their_parents_wait(
 
 
 @pytest.mark.contract("F2.01", "F3.05")
-@pytest.mark.timeout(120)
 def test_calls_of_actors_that_need_each_other_run_side_by_side(
     ray_fresh: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -174,7 +171,7 @@ def test_calls_of_actors_that_need_each_other_run_side_by_side(
 
     members = [Member.remote() for _ in range(4)]
     refs = [m.meet.remote(ray.put(filled(30, i)), str(tmp_path), i) for i, m in enumerate(members)]
-    wait_until(lambda: len(begun(tmp_path)) == 4, within=60)
+    wait_until(lambda: len(begun(tmp_path)) == 4)
     (tmp_path / "go").touch()
     assert ray.get(refs, timeout=60) == [0, 1, 2, 3]
 
@@ -186,10 +183,10 @@ def test_tasks_that_wait_for_room_can_be_cancelled(
     ray_fresh(num_cpus=4, object_store_memory=100 * MB)
     run = ray.remote(runs_until)
     first = run.remote(ray.put(filled(60, 1)), str(tmp_path), 1)
-    wait_until(lambda: begun(tmp_path) == ["begun-1"], within=60)
+    wait_until(lambda: begun(tmp_path) == ["begun-1"])
     second = run.remote(ray.put(filled(60, 2)), str(tmp_path), 2)
     if IS_HELIOSTAT:
-        wait_until(lambda: "waits for room" in ray.util.why(second), within=60)
+        wait_until(lambda: "waits for room" in ray.util.why(second))
     ray.cancel(second)
     with pytest.raises(ray.exceptions.TaskCancelledError):
         ray.get(second, timeout=60)
@@ -200,7 +197,6 @@ def test_tasks_that_wait_for_room_can_be_cancelled(
 
 
 @pytest.mark.contract("F3.05", "F3.06")
-@pytest.mark.timeout(120)
 @pytest.mark.heliostat_only("the disk of Ray's session is the machine's")
 @pytest.mark.parametrize("reads", ["get", "get many", "await", "argument"])
 def test_who_reads_what_has_room_nowhere_is_told_so(
@@ -208,7 +204,7 @@ def test_who_reads_what_has_room_nowhere_is_told_so(
 ) -> None:
     ray_fresh(num_cpus=1, object_store_memory=80 * MB, object_spilling_directory=str(tmp_path))
     refs = [ray.put(filled(30, i)) for i in range(5)]
-    wait_until(lambda: "on this node's disk until" in ray.util.why(refs[0]), within=30)
+    wait_until(lambda: "on this node's disk until" in ray.util.why(refs[0]))
     views = [ray.get(ref) for ref in refs[3:]]
     # Where the file for objects that have to be read beyond the memory would be, there is something else.
     folder = next(Path(where) for where, _, names in os.walk(tmp_path) if names)
@@ -237,7 +233,6 @@ def test_who_reads_what_has_room_nowhere_is_told_so(
 
 
 @pytest.mark.contract("F3.05", "F3.06")
-@pytest.mark.timeout(120)
 @pytest.mark.heliostat_only("Ray's error is another one where the disk may not be used")
 def test_who_writes_without_a_disk_is_told_so_when_nobody_will_leave_room(
     ray_fresh: Callable[..., Any], monkeypatch: pytest.MonkeyPatch

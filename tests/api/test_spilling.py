@@ -45,7 +45,6 @@ def test_objects_larger_than_the_store_are_put_and_returned(ray_fresh: Any, tmp_
 
 
 @pytest.mark.contract("F3.05", "F3.06")
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("store_mib", [100, 250])
 @pytest.mark.parametrize(("argument_mib", "result_mib"), [(30, 30), (60, 10), (10, 60), (90, 90)])
 def test_arguments_and_results_of_running_tasks_need_not_fit_the_store_together(

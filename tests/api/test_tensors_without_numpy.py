@@ -41,7 +41,7 @@ def test_tensors_travel_without_numpy(tmp_path: Path) -> None:
     driver = start_driver(
         tmp_path, DRIVER, env={"PYTHONPATH": str(tmp_path), "PYTHONWARNINGS": "ignore"}
     )
-    done = driver.finish(120).check()
+    done = driver.finish().check()
     assert done.value("numpy") == "missing"
     assert done.value("doubled") == "[0, 2, 4, 6]"
     assert done.value("large") == "True"

@@ -71,7 +71,7 @@ class Threads:
         return seen()
 
     def wait_for(self, path: str) -> None:
-        wait_until(lambda: Path(path).exists(), within=50)
+        wait_until(lambda: Path(path).exists())
 
 
 @ray.remote

@@ -238,9 +238,7 @@ class Injector:
                     *("--deadline-remaining-seconds", "8"),
                     check=False,  # it may have been declared dead since
                 )
-            harness.wait_until(
-                lambda: not daemons(machine), within=90, what="the end of a drained daemon"
-            )
+            harness.wait_until(lambda: not daemons(machine), what="the end of a drained daemon")
         else:
             machine.run(str(HELIOSTAT), "stop", "--grace-period", "8")
         harness.wait_until(lambda: not machine.processes(), what="the end of its processes")

@@ -170,13 +170,13 @@ class Run:
     def kill(self) -> float:
         """Kill the leader; the longest pause between two acknowledgements, in seconds."""
         # Heads wait for days: one of them has had the time to copy the state.
-        wait_until(self._has_copy, within=120, what="a copy")
+        wait_until(self._has_copy, what="a copy")
         before = len(self.keys.read()) - 1
         began = self.keys.times[before]
         wait_until(self._goes_on(began), what="load")
         self.leader.kill()
-        wait_until(self._is_led, within=120, what="the next head")
-        wait_until(self._goes_on(time.monotonic()), within=120, what="load after the kill")
+        wait_until(self._is_led, what="the next head")
+        wait_until(self._goes_on(time.monotonic()), what="load after the kill")
         return max(
             after - one for one, after in itertools.pairwise(self.keys.times[max(before, 1) :])
         )
@@ -210,7 +210,7 @@ class Run:
     def finish(self) -> harness.Finished:
         (self.folder / "stop").touch()
         assert self.driver is not None
-        return self.driver.finish(300).check()
+        return self.driver.finish().check()
 
     def close(self) -> None:
         if self.driver is not None:

@@ -93,12 +93,11 @@ def shell() -> Iterator[Shell]:
     shell = Shell(clean_env({"RAY_TMPDIR": str(home)}), home)
     yield shell
     shell.run("stop", "--force")
-    wait_until(lambda: not shell.processes(), within=20, what="everything stopped")
+    wait_until(lambda: not shell.processes(), what="everything stopped")
     shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.mark.contract("F6.01", "F6.03", "F6.04", "F0.04", "F0.07")
-@pytest.mark.timeout(180)
 def test_start_use_and_stop(shell: Shell, run_driver: Any) -> None:
     """The guide's whole story: head, second node, status, a driver with ``auto``, stop."""
     head = shell.start_head().ok()
@@ -112,7 +111,7 @@ def test_start_use_and_stop(shell: Shell, run_driver: Any) -> None:
     def both() -> bool:
         return "/5.0 CPU" in shell.run("status", "--address", address).output
 
-    wait_until(both, within=30, every=0.3, what="the status shows five CPUs")
+    wait_until(both, every=0.3, what="the status shows five CPUs")
     status = shell.run("status").ok()
     status.says("Autoscaler status", "Node status", "Resources", "Usage", "0.0/5.0 CPU")
     status.says("(no resource demands)")
@@ -124,7 +123,7 @@ def test_start_use_and_stop(shell: Shell, run_driver: Any) -> None:
 
     assert shell.processes()
     shell.run("stop").ok()
-    wait_until(lambda: not shell.processes(), within=60)
+    wait_until(lambda: not shell.processes())
 
 
 @pytest.mark.contract("F6.01")
@@ -205,7 +204,6 @@ def test_a_node_without_a_head_gives_up(shell: Shell) -> None:
 
 
 @pytest.mark.contract("F6.04")
-@pytest.mark.timeout(120)
 def test_status_shows_use_and_demands(shell: Shell, start_driver: Any) -> None:
     address = shell.start_head("--num-gpus=1", '--resources={"X": 2}').ok().address
     driver = start_driver(
@@ -236,12 +234,11 @@ def test_status_shows_use_and_demands(shell: Shell, start_driver: Any) -> None:
         used = {"1.0/2.0 CPU", "1.0/1.0 GPU", "1.0/2.0 X"}
         return text if used <= lines and "'CPU': 7.0" in text else ""
 
-    wait_until(status, within=40, every=0.3, what="use and pending demands in the status")
+    wait_until(status, every=0.3, what="use and pending demands in the status")
 
 
 @pytest.mark.contract("F6.12", "F6.03")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
-@pytest.mark.timeout(120)
 def test_block_stays_until_it_is_told_to_go(shell: Shell, how: signal.Signals) -> None:
     output = shell.home / "block.out"
     with output.open("wb") as out:
@@ -253,12 +250,12 @@ def test_block_stays_until_it_is_told_to_go(shell: Shell, how: signal.Signals) -
             env=shell.env,
             start_new_session=True,
         )
-    wait_until(lambda: "Ray runtime started." in output.read_text(), within=40)
+    wait_until(lambda: "Ray runtime started." in output.read_text())
     assert process.poll() is None
     process.send_signal(how)
     process.wait(40)
     assert not is_alive(process.pid)
-    wait_until(lambda: not shell.processes(), within=60)
+    wait_until(lambda: not shell.processes())
 
 
 @pytest.mark.contract("F6.13", "F0.01")
@@ -285,11 +282,10 @@ def test_both_names_are_one_command(shell: Shell) -> None:
     )
     shell.run("status", "--address", address).ok().says("/2.0 CPU")
     shell.run("stop", cli=own).ok()
-    wait_until(lambda: not shell.processes(), within=60)
+    wait_until(lambda: not shell.processes())
 
 
 @pytest.mark.contract("F6.03", "F5.08")
-@pytest.mark.timeout(120)
 def test_stop_ends_actors_and_drivers_get_to_know(shell: Shell, start_driver: Any) -> None:
     address = shell.start_head().ok().address
     driver = start_driver(
@@ -318,8 +314,8 @@ def test_stop_ends_actors_and_drivers_get_to_know(shell: Shell, start_driver: An
     )
     driver.wait_line("ready")
     shell.run("stop").ok()
-    wait_until(lambda: not shell.processes(), within=60)
-    wait_until(lambda: driver.process.poll() is not None, within=60)
+    wait_until(lambda: not shell.processes())
+    wait_until(lambda: driver.process.poll() is not None)
 
 
 @pytest.mark.contract("F6.01")

@@ -21,7 +21,6 @@ from helpers.shared import cluster as shared
 from helpers.stores import Machine, Redis
 
 pytestmark = [
-    pytest.mark.timeout(240),
     pytest.mark.contract("F5.10"),
     pytest.mark.heliostat_only("Ray's heads have no lease, and other logs"),
 ]
@@ -106,7 +105,7 @@ def led(head: Machine, worker: Machine, folder: Path) -> Any:
 def check(driver: Any, folder: Path) -> None:
     """After another head has taken over, the driver goes on."""
     (folder / "again").touch()
-    done = driver.finish(120).check()
+    done = driver.finish().check()
     said = [done.value(name) for name in ("second", "process", "named", "value", "other")]
     assert said == ["2", "same", "3", "value", "1"]
 

@@ -71,7 +71,6 @@ def headless(run: web.Shell, run_driver: Any, program: str) -> tuple[str, Any]:
     return address, first
 
 
-@pytest.mark.timeout(120)
 def test_a_killed_head_goes_on_where_it_was(run: web.Shell, run_driver: Any) -> None:
     address, first = headless(run, run_driver, DRIVER)
     second = run_driver(DRIVER, args=[address, "find"]).check()
@@ -80,7 +79,6 @@ def test_a_killed_head_goes_on_where_it_was(run: web.Shell, run_driver: Any) -> 
     assert second.value("job") != first.value("job")
 
 
-@pytest.mark.timeout(120)
 def test_what_the_killed_head_left_does_not_harm_the_next(run: web.Shell) -> None:
     """A zygote that is slow to see its daemon's end leaves the sockets of the next one alone."""
     head = ("start", "--head", f"--port={free_port()}", "--num-cpus=1", "--include-dashboard=false")
@@ -149,10 +147,9 @@ if sys.argv[2] != "create":
 
 
 @pytest.mark.contract("F4.12", "F4.13")
-@pytest.mark.timeout(150)
 def test_groups_outlive_a_killed_head(run: web.Shell, run_driver: Any) -> None:
     address, _ = headless(run, run_driver, GROUPS)
-    second = run_driver(GROUPS, args=[address, "find"], timeout=100).check()
+    second = run_driver(GROUPS, args=[address, "find"]).check()
     assert second.value("far") == "2", "its bundle and its process went on meanwhile"
     assert second.value("near") == "1", "its bundle was lost with the head and placed anew"
     wait_until(lambda: "0.0/1.0 far" in run("status", "--address", address).replace("_group", "?"))

@@ -41,7 +41,6 @@ def run(env: dict[str, str], *args: str) -> str:
 
 
 @pytest.mark.contract("F6.03")
-@pytest.mark.timeout(240)
 def test_a_node_that_has_nothing_stops_without_a_complaint(
     head: Head, elsewhere: dict[str, str]
 ) -> None:

@@ -17,7 +17,7 @@ from ray.autoscaler.sdk import request_resources
 from ray.cluster_utils import AutoscalingCluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-pytestmark = [pytest.mark.contract("F6.29", "F6.24"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.contract("F6.29", "F6.24")]
 
 TYPES = {
     "small": {"resources": {"CPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 3},

@@ -103,7 +103,6 @@ MADE_BY_NOW = MADE + [(size, 7, 7) for size in SIZES * 2]
 @EACH_CONSUMER
 @pytest.mark.parametrize("node", ["head", "other"])
 @pytest.mark.parametrize("where", CONSUMED_IN)
-@pytest.mark.timeout(180)
 def test_what_is_awaited_comes(two: Cluster, where: str, node: str, consumer: int) -> None:
     assert CONSUMED_IN[where](consumer, made_by_now(node), None) == MADE_BY_NOW
     gate = Gate.remote()
@@ -114,7 +113,6 @@ def test_what_is_awaited_comes(two: Cluster, where: str, node: str, consumer: in
 @pytest.mark.contract("F3.02", "F3.06")
 @TWO_CONSUMERS
 @pytest.mark.parametrize("where", CONSUMED_IN)
-@pytest.mark.timeout(180)
 def test_what_was_spilled_is_awaited(two: Cluster, where: str, consumer: int) -> None:
     """More than the store holds comes after the objects, which are the oldest then."""
     refs = made_by_now("head")
@@ -162,7 +160,6 @@ def test_an_error_is_awaited(two: Cluster, node: str, consumer: int) -> None:
 
 @pytest.mark.contract("F3.02", "F3.05")
 @TWO_CONSUMERS
-@pytest.mark.timeout(180)
 def test_what_finds_no_room_in_the_store_is_awaited(two: Cluster, consumer: int) -> None:
     """Readers keep most of the memory: the rest is less than the object needs, which was spilled."""
     there = {"resources": {"other": 0.01}}
@@ -175,7 +172,6 @@ def test_what_finds_no_room_in_the_store_is_awaited(two: Cluster, consumer: int)
 
 @pytest.mark.contract("F5.06", "F3.02")
 @TWO_CONSUMERS
-@pytest.mark.timeout(240)
 def test_what_a_dead_node_had_is_made_again_or_lost(
     make_cluster: Callable[..., Cluster], consumer: int
 ) -> None:

@@ -131,7 +131,7 @@ def test_spread_uses_every_node(three: Cluster) -> None:
     def nodes_of_a_round() -> int:
         return len(set(ray.get([stay.remote() for _ in range(9)])))
 
-    wait_until(lambda: nodes_of_a_round() == 3, within=20, what="a round on every node")
+    wait_until(lambda: nodes_of_a_round() == 3, what="a round on every node")
     actors = [
         Resident.options(scheduling_strategy="SPREAD", num_cpus=0.1).remote() for _ in range(6)
     ]
@@ -257,7 +257,6 @@ def test_output_of_another_node_reaches_the_driver(three: Cluster, run_driver: A
 
 
 @pytest.mark.contract("F4.06", "F4.02", "F4.03", "F4.07")
-@pytest.mark.timeout(120)
 def test_gpus_of_several_nodes(make_cluster: Any) -> None:
     """Each node counts its own; who finds none free waits."""
     make_cluster({"num_cpus": 2, "num_gpus": 1}, {"num_cpus": 2, "num_gpus": 2})
@@ -281,7 +280,6 @@ def test_gpus_of_several_nodes(make_cluster: Any) -> None:
 
 
 @pytest.mark.contract("F6.24", "F4.07")
-@pytest.mark.timeout(120)
 def test_a_new_node_takes_what_waited(make_cluster: Any) -> None:
     cluster = make_cluster()
     waiting = where.options(resources={"late": 1}).remote()
@@ -295,7 +293,6 @@ def test_a_new_node_takes_what_waited(make_cluster: Any) -> None:
 
 
 @pytest.mark.contract("F5.02", "F5.06", "F6.24", "F4.18")
-@pytest.mark.timeout(180)
 def test_a_removed_node_is_dead_and_its_actor_too(make_cluster: Any) -> None:
     cluster = make_cluster()
     node = cluster.add_node(num_cpus=2, resources={"doomed": 2}, object_store_memory=STORE)
@@ -318,7 +315,6 @@ def test_a_removed_node_is_dead_and_its_actor_too(make_cluster: Any) -> None:
 
 
 @pytest.mark.contract("F5.02", "F1.10", "F5.04")
-@pytest.mark.timeout(180)
 def test_a_task_is_tried_again_on_another_node(make_cluster: Any, tmp_path: Path) -> None:
     cluster = make_cluster({"num_cpus": 1, "resources": {"pool": 1}})
     doomed = cluster.add_node(
@@ -338,7 +334,7 @@ def test_a_task_is_tried_again_on_another_node(make_cluster: Any, tmp_path: Path
         return node
 
     refs = [work.remote(str(log), str(gate)) for _ in range(2)]
-    wait_until(lambda: log.exists() and len(log.read_text().split()) == 2, within=40)
+    wait_until(lambda: log.exists() and len(log.read_text().split()) == 2)
     assert node_id in log.read_text().split()
     cluster.remove_node(doomed)
     gate.touch()
@@ -349,7 +345,6 @@ def test_a_task_is_tried_again_on_another_node(make_cluster: Any, tmp_path: Path
 
 @pytest.mark.contract("F5.06", "F5.02")
 @pytest.mark.heliostat_only("the daemon is stopped by its pid")
-@pytest.mark.timeout(120)
 def test_a_node_that_stops_answering_comes_back_as_another_one(
     make_cluster: Callable[..., Cluster],
 ) -> None:
@@ -366,13 +361,13 @@ def test_a_node_that_stops_answering_comes_back_as_another_one(
         return bool(alive)
 
     os.kill(doomed.pid, signal.SIGSTOP)
-    wait_until(lambda: not is_alive(node_id), within=60, what="the node is dead", every=0.1)
+    wait_until(lambda: not is_alive(node_id), what="the node is dead", every=0.1)
     with pytest.raises(ActorDiedError, match="silent"):
         ray.get(resident.where.remote(), timeout=20)
     assert "doomed" not in ray.cluster_resources()
     os.kill(doomed.pid, signal.SIGCONT)
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), within=20, what="its workers end")
-    wait_until(lambda: "doomed" in ray.cluster_resources(), within=60, what="it joins again")
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="its workers end")
+    wait_until(lambda: "doomed" in ray.cluster_resources(), what="it joins again")
     assert not is_alive(node_id)
     assert doomed.is_alive()
     assert node_with("doomed") != node_id
@@ -392,7 +387,7 @@ def test_how_long_a_node_may_hang_is_a_setting_of_the_head(
     ray.get(resident.pid.remote())
     os.kill(doomed.pid, signal.SIGSTOP)
     try:
-        wait_until(lambda: "doomed" not in ray.cluster_resources(), within=60, what="it is dead")
+        wait_until(lambda: "doomed" not in ray.cluster_resources(), what="it is dead")
         with pytest.raises(ActorDiedError, match=r"silent for \d+ s, and may be for 3\.5 s"):
             ray.get(resident.where.remote(), timeout=60)
     finally:
@@ -401,7 +396,6 @@ def test_how_long_a_node_may_hang_is_a_setting_of_the_head(
 
 @pytest.mark.contract("F5.06", "F5.02")
 @pytest.mark.heliostat_only("the daemon is stopped by its pid")
-@pytest.mark.timeout(120)
 def test_what_runs_on_a_node_that_hangs_fails_or_runs_elsewhere(
     make_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
@@ -422,13 +416,13 @@ def test_what_runs_on_a_node_that_hangs_fails_or_runs_elsewhere(
 
     once = work.options(max_retries=0).remote(str(log), str(gate))
     twice = work.options(max_retries=1).remote(str(log), str(gate))
-    wait_until(lambda: log.exists() and len(log.read_text().split()) == 2, within=40)
+    wait_until(lambda: log.exists() and len(log.read_text().split()) == 2)
     cluster.add_node(num_cpus=2, resources={"doomed": 2}, object_store_memory=STORE)
     cluster.wait_for_nodes()
     os.kill(doomed.pid, signal.SIGSTOP)
     with pytest.raises(NodeDiedError, match=node_id):
         ray.get(once, timeout=20)
-    wait_until(lambda: len(log.read_text().split()) == 3, within=40)
+    wait_until(lambda: len(log.read_text().split()) == 3)
     gate.touch()
     assert ray.get(twice, timeout=20) == log.read_text().split()[2] != node_id
     both = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
@@ -440,7 +434,6 @@ def test_what_runs_on_a_node_that_hangs_fails_or_runs_elsewhere(
 
 
 @pytest.mark.contract("F5.02", "F5.05", "F2.18")
-@pytest.mark.timeout(180)
 def test_an_actor_restarts_on_another_node(make_cluster: Any) -> None:
     cluster = make_cluster()
     first = cluster.add_node(num_cpus=1, resources={"home": 1}, object_store_memory=STORE)
@@ -471,14 +464,12 @@ def lost_with_its_node(cluster: Any) -> Any:
 
 
 @pytest.mark.contract("F3.13", "F5.03")
-@pytest.mark.timeout(180)
 def test_an_object_lost_with_its_node_is_made_again(make_cluster: Any) -> None:
     ref = lost_with_its_node(make_cluster())
     assert ray.get(ref, timeout=NOTICED_S + 30)[-1] == 5
 
 
 @pytest.mark.contract("F15.09", "F5.03")
-@pytest.mark.timeout(180)
 def test_what_is_remembered_of_tasks_has_a_limit(
     make_cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -489,7 +480,6 @@ def test_what_is_remembered_of_tasks_has_a_limit(
 
 
 @pytest.mark.contract("F3.13", "F3.09", "F5.03")
-@pytest.mark.timeout(180)
 def test_a_chain_lost_with_its_node_is_made_again_from_its_beginning(make_cluster: Any) -> None:
     """What lies between its ends takes no room meanwhile, and is made again in order."""
     away: dict[str, Any] = {"num_cpus": 1, "resources": {"maker": 1}}
@@ -513,7 +503,6 @@ def test_a_chain_lost_with_its_node_is_made_again_from_its_beginning(make_cluste
 
 
 @pytest.mark.contract("F3.13", "F3.14", "F3.03")
-@pytest.mark.timeout(180)
 def test_what_cannot_be_made_again_says_why(make_cluster: Any) -> None:
     cluster = make_cluster()
     doomed = cluster.add_node(num_cpus=1, resources={"maker": 1}, object_store_memory=STORE)
@@ -539,7 +528,6 @@ def test_what_cannot_be_made_again_says_why(make_cluster: Any) -> None:
 
 
 @pytest.mark.contract("F6.24")
-@pytest.mark.timeout(120)
 def test_connect_and_shutdown_of_the_helper() -> None:
     shared.stop()
     cluster = Cluster()

@@ -72,7 +72,6 @@ def lose_the_node(make_cluster: Any, make: Any) -> dict[str, list[Any]]:
 
 
 @pytest.mark.contract("F3.13", "F1.09", "F1.10", "F5.03")
-@pytest.mark.timeout(240)
 def test_items_of_a_finished_generator_are_made_again(make_cluster: Any) -> None:
     half = []
 
@@ -107,7 +106,6 @@ def test_items_of_a_finished_generator_are_made_again(make_cluster: Any) -> None
 
 
 @pytest.mark.contract("F3.13", "F2.18", "F5.05")
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", ["plain", "threads", "async"])
 def test_results_of_methods_are_made_again_by_the_restarted_actor(
     make_cluster: Any, kind: str

@@ -38,7 +38,6 @@ def used_away() -> float:
 
 
 @pytest.mark.contract("F3.09")
-@pytest.mark.timeout(180)
 def test_results_of_a_detached_actors_tasks_outlive_its_driver(make_cluster: Any) -> None:
     """They lay on a node that did not know whose they are, and went with the driver's job."""
     cluster = make_cluster(AWAY)
@@ -55,7 +54,6 @@ def test_results_of_a_detached_actors_tasks_outlive_its_driver(make_cluster: Any
 
 
 @pytest.mark.contract("F3.09")
-@pytest.mark.timeout(180)
 def test_what_a_killed_process_owned_goes_from_other_nodes(make_cluster: Any) -> None:
     """Results that its tasks had left on another node stayed until the job's end."""
     make_cluster(AWAY)

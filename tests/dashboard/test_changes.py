@@ -72,7 +72,6 @@ def result(head: Head, path: str) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.timeout(300)
 def test_pages_are_told_what_has_changed_and_calls_outlive_their_processs_memory(
     head: Head, tmp_path: Path
 ) -> None:

@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.heliostat_only(
         "the collector takes them in the form that was taken down from Ray 2.60"
     ),
-    pytest.mark.timeout(240),
 ]
 
 ADDRESS = "RAY_DASHBOARD_AGGREGATOR_AGENT_EVENTS_EXPORT_ADDR"
@@ -198,7 +197,6 @@ def test_a_collector_gets_what_happened(head: Head, collector: Collector, tmp_pa
 
     wait_until(
         lambda: ended() == ["FAILED", *["FINISHED"] * 4],
-        within=60,
         every=0.2,
         what="five calls have ended",
     )
@@ -208,7 +206,7 @@ def test_a_collector_gets_what_happened(head: Head, collector: Collector, tmp_pa
         told = collector.points("ray_tasks", Name="good", State="FINISHED")
         return sum(point["asDouble"] for point in told)
 
-    wait_until(lambda: finished() == 3, within=60, what="the calls in measurements")
+    wait_until(lambda: finished() == 3, what="the calls in measurements")
     session = {"SessionName": head.session().name, "service.name": "heliostat"}
     (memory,) = collector.points("ray_node_mem_total", **session)
     assert memory["asDouble"] > 1 << 20
@@ -217,14 +215,12 @@ def test_a_collector_gets_what_happened(head: Head, collector: Collector, tmp_pa
     jobs = ("DRIVER_JOB_LIFECYCLE_EVENT", "driverJobLifecycleEvent", "jobId")
     wait_until(
         lambda: list(collector.states(*jobs).values()) == [["CREATED", "FINISHED"]],
-        within=60,
         every=0.2,
         what="the job has ended",
     )
     actors = ("ACTOR_LIFECYCLE_EVENT", "actorLifecycleEvent", "actorId")
     wait_until(
         lambda: [states[-1] for states in collector.states(*actors).values()] == ["DEAD"],
-        within=60,
         every=0.2,
         what="the actor has ended with its job",
     )
@@ -320,9 +316,7 @@ def test_failures_are_a_file_among_the_logs(head: Head, tmp_path: Path) -> None:
     env = {**head.env, "RAY_ADDRESS": f"127.0.0.1:{head.port}"}
     subprocess.run([sys.executable, str(dying)], env=env, timeout=120, check=True)
     file = head.session() / "logs" / "events" / "event_GCS.log"
-    line = wait_until(
-        lambda: file.exists() and file.read_text(), within=60, every=0.2, what="a line for it"
-    )
+    line = wait_until(lambda: file.exists() and file.read_text(), every=0.2, what="a line for it")
     event = json.loads(line.splitlines()[0])
     assert event["severity"] == "ERROR"
     assert int(event["timestamp"]) > 1_700_000_000

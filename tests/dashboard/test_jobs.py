@@ -49,7 +49,7 @@ def printed(client: JobSubmissionClient, job_id: str, text: str) -> str:
         log = client.get_job_logs(job_id)
         return log if text in log else None
 
-    return wait_until(probe, within=90, what=f"{text!r} in the log of {job_id}", every=0.05)
+    return wait_until(probe, what=f"{text!r} in the log of {job_id}", every=0.05)
 
 
 def test_a_command_runs_and_is_reported(client: JobSubmissionClient) -> None:
@@ -443,7 +443,6 @@ def test_the_command_fails_with_the_job(head: Head) -> None:
         assert command(head, *wrong).returncode != 0
 
 
-@pytest.mark.timeout(180)
 def test_jobs_outlive_the_head(own_head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
     """The head is killed: what ended is remembered, and what runs goes on and is reported."""
     monkeypatch.setenv("HELIOSTAT_AUTH_TOKEN", own_head.token)
@@ -468,7 +467,6 @@ def test_jobs_outlive_the_head(own_head: Head, monkeypatch: pytest.MonkeyPatch) 
     assert client.get_job_logs(runs) == "began\nended\n"
 
 
-@pytest.mark.timeout(180)
 def test_jobs_end_with_a_head_that_is_stopped(
     own_head: Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:

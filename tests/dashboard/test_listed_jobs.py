@@ -12,7 +12,6 @@ from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.15", "F6.16"),
-    pytest.mark.timeout(240),
 ]
 
 LIST = """

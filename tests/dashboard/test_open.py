@@ -115,7 +115,6 @@ def test_pages_of_strangers_are_kept_out(open_head: Head) -> None:
     assert open_head.ask("POST", "/api/jobs/", body, foreign, token=False).status == 403
 
 
-@pytest.mark.timeout(240)
 def test_drivers_and_nodes_join_without_a_token(open_head: Head, run_driver: Any) -> None:
     address = f"127.0.0.1:{open_head.port}"
     env = clean_env({"RAY_TMPDIR": open_head.env["RAY_TMPDIR"], "HOME": str(open_head.home)})

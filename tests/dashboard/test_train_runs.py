@@ -103,7 +103,7 @@ def rows(head: Head) -> dict[str, Any]:
 def test_a_run_that_ends(
     head: Head, tmp_path: Path, how: str, status: str, detail: str | None, attempts: list[str]
 ) -> None:
-    start(head, tmp_path, how).finish(timeout=120)
+    start(head, tmp_path, how).finish()
     run = rows(head)[how]
     assert set(run) == set(RUN.split())
     assert (run["status"], [attempt["status"] for attempt in run["attempts"]]) == (status, attempts)
@@ -140,7 +140,7 @@ def test_what_the_page_is_told_of_a_run_that_goes_on(head: Head, tmp_path: Path)
         return [row["ranks"] for row in storing] == [[0, 1]]
 
     try:
-        wait_until(is_on_its_way, what="the checkpoint of both ranks", within=120)
+        wait_until(is_on_its_way, what="the checkpoint of both ranks")
         run = told()
         assert not run["is_left"]
         curves = head.get(f"/api/v0/training/{run['run_id']}/curves")
@@ -191,7 +191,7 @@ def test_a_run_that_is_cut_off(head: Head, tmp_path: Path, how: str) -> None:
 
 def test_without_the_setting_there_are_no_rows(own_head: Head, tmp_path: Path) -> None:
     own_head.start()
-    start(own_head, tmp_path, "finishes", tracked=False).finish(timeout=120)
+    start(own_head, tmp_path, "finishes", tracked=False).finish()
     assert rows(own_head) == {}
     assert own_head.ask("GET", "/api/train/v2/runs/v1", token=False).status == 401
 
@@ -210,7 +210,7 @@ def test_rows_of_the_oldest_runs_make_room(own_head: Head, tmp_path: Path) -> No
     env = {**own_head.env, "RAY_ADDRESS": f"127.0.0.1:{own_head.port}"}
     harness.start_driver(tmp_path, fill, env=env, name="fill").finish()
     assert len(own_head.get("/api/train/v2/runs/v1")["train_runs"]) == 100
-    start(own_head, tmp_path, "finishes").finish(timeout=120)
+    start(own_head, tmp_path, "finishes").finish()
     runs = own_head.get("/api/train/v2/runs/v1")["train_runs"]
     assert len(runs) == 100
     assert runs[0]["status"] == "FINISHED"

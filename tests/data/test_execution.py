@@ -55,7 +55,6 @@ def test_three_times_the_store_passes_through(rd: Any) -> None:
 
 @pytest.mark.contract("F10.11", "F10.12", "F10.29")
 @pytest.mark.heliostat_only("looks at the figures of our executor")
-@pytest.mark.timeout(240)
 def test_one_key_with_half_of_all_rows_of_more_than_the_store(rd: Any) -> None:
     rows, width = 12_000, 1000  # 8 kB a row
 

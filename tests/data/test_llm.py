@@ -27,7 +27,7 @@ from ray.data.llm import (
 
 # Workers of four stages need PyTorch and transformers, which take seconds to load: they are forked with them.
 CLUSTER = clients.cluster(_system_config={"preload_python_modules": small_models.LARGE})
-pytestmark = [pytest.mark.contract("F10.31"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.contract("F10.31")]
 
 
 @pytest.fixture

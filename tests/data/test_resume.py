@@ -19,7 +19,6 @@ from ray.train import Checkpoint, RunConfig, ScalingConfig
 CLUSTER = {"num_cpus": 6}
 
 pytestmark = [
-    pytest.mark.timeout(150),
     pytest.mark.contract("F10.15", "F10.18", "F10.19"),
     pytest.mark.heliostat_only("Ray's iterators have no state"),
 ]

@@ -16,7 +16,6 @@ import ray
 CLUSTER = {"num_cpus": 4, "resources": {"room": 1}}
 
 pytestmark = [
-    pytest.mark.timeout(150),
     pytest.mark.contract("F10.29"),
     pytest.mark.heliostat_only("Ray says so in other words"),
 ]

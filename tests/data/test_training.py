@@ -14,8 +14,6 @@ from ray.train import DataConfig, RunConfig, ScalingConfig
 
 CLUSTER = {"num_cpus": 6}
 
-pytestmark = [pytest.mark.timeout(150)]
-
 
 @pytest.fixture
 def fit(rd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:

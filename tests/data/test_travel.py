@@ -13,8 +13,6 @@ from ray import cloudpickle
 
 CLUSTER = {"num_cpus": 4}
 
-pytestmark = [pytest.mark.timeout(240)]
-
 
 @ray.remote(num_cpus=0)
 def contents_in_task(dataset: Any) -> list[str]:

@@ -26,7 +26,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("guide/*.md")])
 FENCE = re.compile(r"^( *)```(.*)\n((?:.*\n)*?)\1```$", re.MULTILINE)
 
-pytestmark = [pytest.mark.heliostat_only("they are our pages"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.heliostat_only("they are our pages")]
 
 
 class Block(NamedTuple):

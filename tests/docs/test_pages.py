@@ -55,7 +55,6 @@ def name_of(page: Path) -> str:
     return page.relative_to(DOCS).with_suffix("").as_posix()
 
 
-@pytest.mark.timeout(270)
 @pytest.mark.parametrize("page", [page for page in PAGES if page != TUTORIAL], ids=name_of)
 def test_the_programs_of_a_page_print_what_they_say(
     run_driver: Any, tmp_path: Path, page: Path
@@ -68,7 +67,7 @@ def test_the_programs_of_a_page_print_what_they_say(
         program = program.replace(":8000", f":{port}")
         start = f'serve.start(http_options={{"port": {port}}})\nserve.run('
         program = program.replace("serve.run(", start, 1)
-    done = run_driver(program, timeout=240)
+    done = run_driver(program)
     done.check()
     expected = SAID.findall(program)
     assert expected, "a page shows something"

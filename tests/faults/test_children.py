@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 import ray
 from helpers import children
-from helpers.harness import GONE_WITHIN_S, is_alive, wait_until
-
-pytestmark = pytest.mark.timeout(240)
+from helpers.harness import is_alive, wait_until
 
 CLUSTER = {"num_cpus": 2, "resources": {"slot": 1}}
 
@@ -79,9 +77,7 @@ ENDINGS: dict[str, Callable[[list[Any], int], None]] = {
 
 
 def assert_gone(pids: list[int]) -> None:
-    wait_until(
-        lambda: not any(map(is_alive, pids)), within=GONE_WITHIN_S, what=f"children {pids} ended"
-    )
+    wait_until(lambda: not any(map(is_alive, pids)), what=f"children {pids} ended")
 
 
 @pytest.mark.contract("F2.06", "F5.08")
@@ -171,7 +167,7 @@ def test_handlers_run_before_the_children_end(ray_start: Any, tmp_path: Path, en
     pid = ray.get(actors[0].pid.remote())
     ray.get(actors[0].at_exit.remote(str(path)))
     ENDINGS[ending](actors, pid)
-    wait_until(lambda: not is_alive(pid), within=GONE_WITHIN_S)
+    wait_until(lambda: not is_alive(pid))
     assert path.read_text() == "7"
 
 

@@ -56,7 +56,7 @@ def hold(folder: str, name: str, seconds: float = 60) -> str:
 
 
 def began(folder: Path, name: str, times: int = 1) -> None:
-    wait_until(lambda: len(list(folder.glob(f"{name}.*"))) >= times, within=20, what=name)
+    wait_until(lambda: len(list(folder.glob(f"{name}.*"))) >= times, what=name)
 
 
 def test_a_task_without_retries_says_who_used_what_and_what_to_change(
@@ -87,7 +87,7 @@ def test_the_newest_retriable_task_ends_and_runs_again_later(fill: Fill, tmp_pat
     newer = hold.remote(str(tmp_path), "newer")
     began(tmp_path, "newer")
     fill(0.95)
-    text = wait_until(lambda: _why(newer, "is tried again in"), within=20)
+    text = wait_until(lambda: _why(newer, "is tried again in"))
     assert "Attempt 1 of 4 ended" in text
     assert "low on memory" in text
     fill(0.1)
@@ -110,7 +110,7 @@ def test_what_can_be_tried_again_goes_before_what_cannot(fill: Fill, tmp_path: P
     newest = hold.options(max_retries=0).remote(str(tmp_path), "newest")
     began(tmp_path, "newest")
     fill(0.95)
-    wait_until(lambda: _why(second, "is tried again in"), within=20)
+    wait_until(lambda: _why(second, "is tried again in"))
     fill(0.1)
     (tmp_path / "go").touch()
     assert ray.get([first, second, newest], timeout=30) == ["first", "second", "newest"]

@@ -27,7 +27,6 @@ pytestmark = [
         os.geteuid() != 0 or shutil.which("setpriv") is None,
         reason="only root can act as two users, and setpriv lets it",
     ),
-    pytest.mark.timeout(180),
 ]
 
 SESSION = """

@@ -18,7 +18,7 @@ from frameworks.programs import PROGRAMS, Program
 
 pytest.importorskip("torch")
 CLUSTER = {"num_cpus": 2}
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.contract("F9.29")]
+pytestmark = [pytest.mark.slow, pytest.mark.contract("F9.29")]
 
 
 @ray.remote(num_cpus=1)

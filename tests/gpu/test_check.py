@@ -171,7 +171,6 @@ def test_rehearsal(tmp_path: Path, part: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_on_a_gpu(tmp_path: Path) -> None:
     done = run("--json", tmp_path / "report.json")
     if done.returncode == 77:

@@ -29,7 +29,7 @@ def wait_until_loaded() -> None:
         except ray.exceptions.RayError:
             return False
 
-    wait_until(has_started, within=300, what="a worker that is forked with transformers")
+    wait_until(has_started, what="a worker that is forked with transformers")
 
 
 def _tokenizer() -> tuple[Any, dict[str, int]]:

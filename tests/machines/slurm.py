@@ -223,7 +223,7 @@ class Slurm:
                 yield found["ExitCode"].split(":")[0]
 
         def wait() -> int:
-            return int(harness.wait_until(lambda: list(ended()), within=120, what="the job")[0])
+            return int(harness.wait_until(lambda: list(ended()), what="the job")[0])
 
         def said() -> str:  # the file is there from the job's start on
             return output.read_text() if output.exists() else ""

@@ -16,7 +16,6 @@ from helpers import harness
 from machines.machines import HELIOSTAT, Machine, Machines, why_not
 
 pytestmark = [
-    pytest.mark.timeout(170),
     pytest.mark.heliostat_only("Ray's client is another program than its driver"),
 ]
 
@@ -275,7 +274,7 @@ def test_everything_works_through_one_port_of_the_head(afar: Afar) -> None:
         what="the line of the worker",
     )
     (afar.laptop.directory / "seen").touch()
-    assert driver.finish(60).check().value("done") == "1"
+    assert driver.finish().check().value("done") == "1"
 
 
 # A counter whose calls may not run twice, objects of the laptop and of the cluster, until the file
@@ -343,7 +342,7 @@ def test_a_connection_that_ends_again_and_again_loses_no_call_put_or_result(afar
         afar.cut()
         await_wave(afar, driver, before, 60)
     (afar.laptop.directory / "stop").touch()
-    assert int(driver.finish(60).check().value("calls")) > 25
+    assert int(driver.finish().check().value("calls")) > 25
 
 
 def test_a_laptop_that_was_away_longer_than_any_node_may_be_goes_on(afar: Afar) -> None:
@@ -357,7 +356,7 @@ def test_a_laptop_that_was_away_longer_than_any_node_may_be_goes_on(afar: Afar) 
     before = waves(afar.laptop)
     await_wave(afar, driver, before, 90)
     (afar.laptop.directory / "stop").touch()
-    driver.finish(60).check()
+    driver.finish().check()
 
 
 ACTOR = """
@@ -388,7 +387,7 @@ def test_what_a_driver_ran_ends_with_it(afar: Afar) -> None:
     assert runs()
     afar.laptop.run("pkill", "-KILL", "-f", "driver.py")
     driver.process.wait(60)
-    harness.wait_until(lambda: not runs(), within=60, what="the end of the actor")
+    harness.wait_until(lambda: not runs(), what="the end of the actor")
     listed = afar.head.run(str(HELIOSTAT), "list", "nodes").stdout
     assert listed.count("ALIVE") == 2
 
@@ -402,7 +401,7 @@ def test_a_laptop_that_was_asleep_longer_than_any_node_may_be_goes_on(afar: Afar
     afar.laptop.wake_up()
     await_wave(afar, driver, before, 90)
     (afar.laptop.directory / "stop").touch()
-    driver.finish(60).check()
+    driver.finish().check()
 
 
 SLOW = """
@@ -440,6 +439,6 @@ SLOW = """
 @pytest.mark.contract("F8.01")
 def test_a_link_of_100_ms_and_1_megabit_is_slow_and_nothing_worse(afar: Afar) -> None:
     (afar.router.directory / "slow").touch()
-    finished = afar.start(SLOW).finish(150).check()
+    finished = afar.start(SLOW).finish().check()
     assert finished.value("done") == "1"
     assert "a line of a worker" in finished.stdout + finished.stderr

@@ -10,7 +10,6 @@ from helpers import harness
 from machines.machines import HELIOSTAT, Machine
 
 pytestmark = [
-    pytest.mark.timeout(170),
     pytest.mark.heliostat_only("the machines run the command heliostat"),
 ]
 
@@ -87,7 +86,7 @@ def test_a_drained_machine_loses_nothing(make_machines: Make) -> None:
     driver = head.start_script(SCRIPT.replace("LEAVES", repr(leaves.ip)))
     node_id = driver.wait_line("node")
     drain(head, node_id)
-    driver.finish(120).check()
+    driver.finish().check()
     harness.wait_until(lambda: not daemons(leaves), what="the end of the drained daemon")
 
 
@@ -101,7 +100,7 @@ def test_a_machine_that_is_stopped_loses_nothing(make_machines: Make) -> None:
     assert f"The node {node_id} takes no new work" in done.stdout
     assert "Stopped all 1 Ray processes" in done.stdout
     assert not daemons(leaves)
-    driver.finish(120).check()
+    driver.finish().check()
 
 
 @pytest.mark.contract("F5.11", "F6.03")

@@ -10,7 +10,6 @@ from machines.machines import HELIOSTAT, Machine, Machines
 from machines.test_draining import drain
 
 pytestmark = [
-    pytest.mark.timeout(300),
     pytest.mark.heliostat_only("the machines run the command heliostat"),
 ]
 
@@ -169,7 +168,7 @@ def test_machines_come_and_go_under_all_that_runs() -> None:
         drain(head, node_id)
         goes_on("drained", workers=2)
         enter("end")
-        done = driver.finish(120).check()
+        done = driver.finish().check()
         assert done.value("size") == "2"
         said = done.output
         # After a loss it may have begun with fewer, until the others were seen to be free.

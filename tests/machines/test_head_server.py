@@ -9,7 +9,6 @@ import pytest
 from machines.machines import HELIOSTAT, Machines
 
 pytestmark = [
-    pytest.mark.timeout(240),
     pytest.mark.contract("F6.14", "F6.17"),
     pytest.mark.heliostat_only("machines of namespaces"),
 ]

@@ -13,7 +13,6 @@ from machines.machines import Machines
 from machines.operator import AGENT, METRICS, SERVE, Operator, Pod, example
 
 pytestmark = [
-    pytest.mark.timeout(240),
     pytest.mark.heliostat_only("machines of namespaces"),
     pytest.mark.contract("F6.31"),
 ]

@@ -12,7 +12,6 @@ from helpers import harness
 from machines.machines import HELIOSTAT, Machine
 
 pytestmark = [
-    pytest.mark.timeout(170),
     pytest.mark.heliostat_only("a machine that Ray has declared dead never comes back"),
 ]
 
@@ -74,7 +73,7 @@ def start_waves(machine: Machine, *where: Machine) -> harness.Driver:
 
 def finish_waves(machine: Machine, driver: harness.Driver) -> harness.Finished:
     (machine.directory / "stop").touch()
-    return driver.finish(100).check()
+    return driver.finish().check()
 
 
 def nodes(machine: Machine) -> dict[str, list[str]]:
@@ -246,7 +245,7 @@ def test_a_machine_that_loses_its_power_is_known_to_be_dead(make_machines: Make)
     """Others do not reach it either, so nobody waits for it."""
     head, one, two = make_machines(3)
     one.power_off()
-    harness.wait_until(lambda: one.ip not in nodes(head), within=30, what="it is declared dead")
+    harness.wait_until(lambda: one.ip not in nodes(head), what="it is declared dead")
     assert set(nodes(head)) == {head.ip, two.ip}
     assert "did not reach it either" in head.logs()
 

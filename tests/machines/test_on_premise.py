@@ -13,7 +13,7 @@ from helpers import harness
 
 from machines.machines import Machine, Machines
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.heliostat_only("a page of our own")]
+pytestmark = [pytest.mark.heliostat_only("a page of our own")]
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "on-premise.md"
 

@@ -10,7 +10,6 @@ from helpers import harness
 from machines.machines import HELIOSTAT, PORT, Machine
 
 pytestmark = [
-    pytest.mark.timeout(240),
     pytest.mark.contract("F5.02", "F5.08"),
     pytest.mark.heliostat_only("Ray stops no workers of a node that is cut off"),
 ]
@@ -76,7 +75,7 @@ def cut_off(head: Machine, other: Machine) -> harness.Driver:
         states = workers(other)
         return sum(stat.startswith("T") for stat in states.values()) >= 3
 
-    harness.wait_until(are_stopped, within=60, every=0.2, what="the workers are stopped")
+    harness.wait_until(are_stopped, every=0.2, what="the workers are stopped")
     return driver
 
 
@@ -89,7 +88,7 @@ def test_stopped_workers_end_with_a_daemon_that_is_killed(make_machines: Make) -
     head, other = make_machines(2)
     driver = cut_off(head, other)
     other.run("kill", "-KILL", str(daemon(other)))
-    harness.wait_until(lambda: not workers(other), within=60, every=0.2, what="nothing is left")
+    harness.wait_until(lambda: not workers(other), every=0.2, what="nothing is left")
     other.heal()
     other.join(head)
     assert workers(other)
@@ -115,7 +114,7 @@ def test_what_nobody_could_end_goes_with_the_next_command(
         said = other.run(str(HELIOSTAT), "start", address, *other.common()).stdout
     assert f"Ended {len(left)} processes" in said
     gone = harness.wait_until(
-        lambda: not workers(other).keys() & left.keys(), within=60, every=0.2, what="they are gone"
+        lambda: not workers(other).keys() & left.keys(), every=0.2, what="they are gone"
     )
     assert gone
     end(head, driver)
@@ -131,12 +130,12 @@ def test_workers_go_on_once_the_head_is_heard(make_machines: Make) -> None:
     def go_on() -> bool:
         return not any(stat.startswith("T") for stat in workers(other).values())
 
-    harness.wait_until(go_on, within=60, every=0.2, what="nothing is stopped any more")
+    harness.wait_until(go_on, every=0.2, what="nothing is stopped any more")
     script = """
         import ray
         ray.init(logging_level="error")
         there = ray.remote(abs).options(resources={"m1": 1})
         print(f"sum={sum(ray.get([there.remote(-n) for n in range(9)]))}")
     """
-    assert head.start_script(script, name="after").finish(100).check().value("sum") == "36"
+    assert head.start_script(script, name="after").finish().check().value("sum") == "36"
     end(head, driver)

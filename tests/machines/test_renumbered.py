@@ -10,7 +10,6 @@ from helpers import harness
 from machines.machines import HELIOSTAT, NET, PORT, Machine, Machines, _ip
 
 pytestmark = [
-    pytest.mark.timeout(170),
     pytest.mark.heliostat_only("needs the head's durable state without a store beside it"),
 ]
 
@@ -83,7 +82,7 @@ def test_a_head_that_comes_back_at_another_address_is_found_by_its_name() -> Non
             what="calls that go on",
         )
         Path(env["STOP"]).touch()
-        done = driver.finish(100).check()
+        done = driver.finish().check()
         assert done.value("alive") == "2", done.report()
         assert done.value("addresses") == ",".join(sorted([moved, worker.ip])), done.report()
         # A new command finds the head by its name, too.

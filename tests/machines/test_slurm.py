@@ -12,7 +12,7 @@ from helpers import harness
 from machines.machines import HELIOSTAT, TOKEN, Machine, Machines
 from machines.slurm import Fake, Slurm, why_no_slurm
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.heliostat_only("machines of namespaces")]
+pytestmark = [pytest.mark.heliostat_only("machines of namespaces")]
 
 CHECKOUT = Path(__file__).parents[2]
 SCRIPT = CHECKOUT / "examples" / "slurm" / "training.sbatch"

@@ -14,7 +14,6 @@ from helpers import harness, stores
 from machines.machines import HELIOSTAT, PORT, Machine, Machines
 
 pytestmark = [
-    pytest.mark.timeout(400),
     pytest.mark.contract("F5.10"),
     pytest.mark.heliostat_only("Ray keeps nothing in etcd"),
 ]
@@ -93,7 +92,6 @@ class Field:
                 return leader, other
         harness.wait_until(
             lambda: [self.leads(head) for head in self.heads].count(True) == 1,
-            within=90,
             what="one head that leads",
         )
         leader, other = sorted(self.heads, key=self.leads, reverse=True)
@@ -151,7 +149,7 @@ def test_links_of_an_etcd_fail_and_no_acknowledged_key_is_lost(field: Field) -> 
             assert driver.process.poll() is None, driver.stderr()
             return len(done.read_text().splitlines()) >= before + 10
 
-        harness.wait_until(is_further, within=90, what=f"keys {what}")
+        harness.wait_until(is_further, what=f"keys {what}")
 
     goes_on("at the beginning")
     # From its own members: one of the three leads the others.
@@ -164,15 +162,15 @@ def test_links_of_an_etcd_fail_and_no_acknowledged_key_is_lost(field: Field) -> 
     # From one head.
     leader, other = field.two_heads()
     apart(field, [leader], field.members)
-    harness.wait_until(lambda: field.leads(other), within=90, what="the other head to lead")
+    harness.wait_until(lambda: field.leads(other), what="the other head to lead")
     goes_on("with the other head")
     field.heal()
     # From both.
     leader, other = field.two_heads()
     apart(field, field.heads, field.members)
     silent = "silent until it is"
-    harness.wait_until(lambda: silent in leader.logs(), within=90, what="a head that falls silent")
+    harness.wait_until(lambda: silent in leader.logs(), what="a head that falls silent")
     field.heal()
     goes_on("after both heads were cut off")
     stop.touch()
-    assert int(driver.finish(200).check().value("keys")) >= 10
+    assert int(driver.finish().check().value("keys")) >= 10

@@ -23,13 +23,11 @@ REF = r"ObjectRef\([0-9a-f]{56}\)"
 def run(run_driver: Any, tmp_path: Path) -> Any:
     """Run a script of the documents; RAY_TMPDIR keeps it from finding another cluster."""
 
-    def run(name: str, *args: str, timeout: float = 100) -> Finished:
+    def run(name: str, *args: str) -> Finished:
         # Unbuffered, `print` writes its text and the end of the line apart, and what workers print may
         # come between.
         env = {"OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0", "PYTHONUNBUFFERED": ""}
-        done: Finished = run_driver(
-            SCRIPTS / name, args=args, env=env, cwd=SCRIPTS, timeout=timeout
-        )
+        done: Finished = run_driver(SCRIPTS / name, args=args, env=env, cwd=SCRIPTS)
         return done.check()
 
     return run
@@ -83,7 +81,6 @@ def check_worker_group(done: Finished) -> None:
 
 @needs_torch
 @pytest.mark.slow
-@pytest.mark.timeout(150)
 @pytest.mark.contract(
     "F0.03", "F0.17", "F0.22", "F2.01", "F2.02", "F2.03", "F2.05", "F2.09", "F4.05"
 )
@@ -97,7 +94,6 @@ def test_worker_group_on_cpus(run: Any) -> None:
 
 @needs_torch
 @pytest.mark.slow
-@pytest.mark.timeout(150)
 @pytest.mark.contract("F0.05", "F2.02", "F2.06", "F2.09", "F4.02", "F4.03", "F4.04")
 def test_worker_group_on_logical_gpus(run: Any) -> None:
     """Document 000 on four workers of one GPU each: every worker sees its own, then all."""
@@ -136,7 +132,6 @@ def test_guide_actor(run: Any) -> None:
 
 @needs_torch
 @pytest.mark.slow
-@pytest.mark.timeout(150)
 @pytest.mark.contract("F1.03", "F1.04", "F1.06")
 def test_guide_ensemble(run: Any, tmp_path: Path) -> None:
     done = run("s002_ensemble.py", str(tmp_path))

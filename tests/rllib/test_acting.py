@@ -14,7 +14,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.heliostat_only("runners' own arrays")]
+pytestmark = [pytest.mark.heliostat_only("runners' own arrays")]
 SPACES = gym.spaces
 
 

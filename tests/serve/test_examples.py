@@ -22,7 +22,6 @@ def test_a_transformer_is_served(run_driver: Any) -> None:
         EXAMPLES / "serving.py",
         args=["--port", str(free_port())],
         env={"OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"},
-        timeout=150,
     ).check()
     assert "streamed: ['one', 'two', 'three']" in done.stdout, done.report()
     assert re.search(r'one answer: {"text":"hello","label":[012]}', done.stdout), done.report()
@@ -38,7 +37,6 @@ def test_replicas_follow_the_load_and_are_drawn(run_driver: Any, tmp_path: Path)
     done = run_driver(
         EXAMPLES / "autoscaling.py",
         args=["--port", str(free_port()), "--seconds", "12", "--picture", str(drawn)],
-        timeout=150,
     ).check()
     [most] = re.findall(r"most replicas: (\d+)", done.stdout)
     assert 2 < int(most) <= 10, done.report()

@@ -15,7 +15,6 @@ from helpers.serving import Client
 pytestmark = [
     pytest.mark.contract("F12.04"),
     pytest.mark.heliostat_only("on Ray the HTTP server ends with the head"),
-    pytest.mark.timeout(180),
 ]
 
 DRIVER = """

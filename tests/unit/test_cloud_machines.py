@@ -15,7 +15,6 @@ from helpers import harness
 pytestmark = [
     pytest.mark.heliostat_only("the modules are Heliostat's own"),
     pytest.mark.contract("F6.29", "F6.37"),
-    pytest.mark.timeout(60),
 ]
 
 pytest.importorskip("heliostat", reason="Heliostat's own modules")

@@ -17,7 +17,6 @@ boto3 = pytest.importorskip("boto3")
 pytestmark = [
     pytest.mark.heliostat_only("the modules are Heliostat's own"),
     pytest.mark.contract("F6.29", "F6.37"),
-    pytest.mark.timeout(400),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # boto3 keeps its connections
 ]
 

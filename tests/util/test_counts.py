@@ -12,7 +12,6 @@ from helpers.web import Head, end, new
 pytestmark = [
     pytest.mark.contract("F6.16", "F14.04"),
     pytest.mark.heliostat_only("Ray drops what is beyond its limits"),
-    pytest.mark.timeout(300),
 ]
 
 SOURCE = """
@@ -103,7 +102,7 @@ def test_counts_of_a_driver_that_has_ended(start_driver: Any) -> None:
         head.start()
         address = f"127.0.0.1:{head.port}"
         driver = start_driver(SOURCE, args=[address, "end"], env=head.env, name="ends")
-        driver.finish(200).check()
+        driver.finish().check()
 
         def is_right() -> bool:
             summary = summary_of(head)

@@ -371,7 +371,6 @@ def learn(config: dict[str, Any]) -> None:
         train.report({"at": 1}, checkpoint=train.Checkpoint.from_directory(folder))
 
 
-@pytest.mark.timeout(600)
 def test_each_panel_has_figures(prometheus: Prometheus, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="loops over tensors are among what panels show")
 

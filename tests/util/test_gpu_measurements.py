@@ -128,7 +128,7 @@ def test_the_drivers_library_is_read(tmp_path: Path) -> None:
     paths = f"{tmp_path}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     command = str(Path(sys.executable).with_name("heliostat"))
     driver = start_driver(tmp_path, DRIVER, args=[command], env={"LD_LIBRARY_PATH": paths})
-    lines = driver.finish(120).check().stdout.splitlines()
+    lines = driver.finish().check().stdout.splitlines()
     assert sorted(line[7:] for line in lines if line.startswith("metric=")) == [
         "gpu_power_milliwatts 0 Pretended A 350000.0",
         "gpu_power_milliwatts 1 Pretended B 350001.0",

@@ -510,7 +510,7 @@ rows = memory("--sort-by", "PID", "--n", "1")
 print("rows=%d" % sum("LOCAL_REFERENCE" in line for line in rows.splitlines()))
 """
     )
-    done = run_driver(script, env={"RAY_record_ref_creation_sites": "1"}, timeout=120).check()
+    done = run_driver(script, env={"RAY_record_ref_creation_sites": "1"}).check()
     assert done.value("put").startswith("(put object)")
     assert "their_script.py:put:7" in done.value("put")
     assert "their_script.py:<module>:10" in done.value("made")

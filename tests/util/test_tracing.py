@@ -295,7 +295,7 @@ def test_a_node_that_was_started_with_a_hook_has_its_drivers_traced(
         done = subprocess.run(start, capture_output=True, text=True, env=own, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "no effect" not in done.stderr
-        run_driver(DRIVER, env=env, timeout=60).check()
+        run_driver(DRIVER, env=env).check()
     finally:
         subprocess.run([HELIOSTAT, "stop", "--force"], env=own, timeout=120, check=True)
         shutil.rmtree(folder, ignore_errors=True)

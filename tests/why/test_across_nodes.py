@@ -58,7 +58,7 @@ def says(what: Any, *parts: str) -> str:
         text = str(ray.util.why(what))
         return text if all(re.search(part, text) for part in parts) else None
 
-    return wait_until(probe, within=60, what=str(parts))
+    return wait_until(probe, what=str(parts))
 
 
 def test_what_waits_on_another_node_is_explained_from_here(two: Any, tmp_path: Path) -> None:

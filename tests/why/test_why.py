@@ -69,7 +69,7 @@ def says(what: Any, *parts: str) -> str:
         return last if all(re.search(part, last) for part in parts) else None
 
     try:
-        return wait_until(probe, within=60)
+        return wait_until(probe)
     except AssertionError:
         raise AssertionError(f"{last!r} lacks one of {parts}") from None
 
@@ -138,7 +138,7 @@ def test_what_no_node_has_is_named_in_why_in_the_error_and_in_the_warning(
         shown += capfd.readouterr().err
         return re.search(wanted, shown, re.I) is not None
 
-    wait_until(warned, within=60, what="the warning")
+    wait_until(warned, what="the warning")
     assert "waits for a worker" in shown
     ray.cancel(ref)
 
