@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
 import json
 import os
@@ -10,9 +11,11 @@ import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tarfile
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -269,6 +272,90 @@ def test_top_in_a_terminal(tmp_path: Path, run: Run) -> None:
     finally:
         os.close(terminal)
     assert os.waitstatus_to_exitcode(ended[1]) == 0
+
+
+def in_terminal(
+    folder: Path,
+    args: list[str],
+    columns: int,
+    rows: int = 24,
+    keys: bytes = b"",
+    term: str = "xterm",
+) -> tuple[int, str]:
+    """The exit code of a command and what it shows in a terminal of that size; ``keys``: typed once it
+    has drawn something.
+    """
+    env = clean_env({"RAY_TMPDIR": str(folder), "TERM": term})
+    env.pop("COLUMNS", None)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        os.execve(CLI, [CLI, *args], env)
+    shown, until = b"", time.monotonic() + LIMIT_S
+    try:
+        while True:
+            assert time.monotonic() < until, f"{args} does not end: {shown!r}"
+            if not select.select([terminal], [], [], 0.2)[0]:
+                continue
+            try:
+                part = os.read(terminal, 65536)
+            except OSError:
+                break
+            shown += part
+            if keys and b"node" in shown:
+                os.write(terminal, keys)
+                keys = b""
+    finally:
+        os.close(terminal)
+        _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), shown.decode().replace("\r\n", "\n")
+
+
+LONG = "a_function_whose_name_is_longer_than_a_line_of_a_terminal_and_tells_a_story_of_its_own"
+
+
+def test_lines_fit_the_terminal_and_are_whole_in_a_pipe(tmp_path: Path, run: Run) -> None:
+    place = Place.options(name=LONG).remote()
+    value = ray.put(bytes(10**6))
+    calls = [place.sleep.remote(), never.options(name=LONG).remote()]
+    wait_until(lambda: LONG in run("top", "--batch", "-n", "1"), within=LIMIT_S, what="the call")
+    assert value.hex() in run("memory")
+    for columns in (80, 160):
+        for args in (["top", "-b", "-n", "1"], ["memory"]):
+            code, shown = in_terminal(tmp_path, args, columns)
+            assert code == 0, shown
+            assert not [line for line in shown.splitlines() if len(line) > columns], args
+    _, shown = in_terminal(tmp_path, ["memory"], 80)
+    assert value.hex() not in shown
+    assert "--wide shows lines whole" in shown
+    assert value.hex() in in_terminal(tmp_path, ["memory", "--wide"], 80)[1]
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("term", "columns", "rows"), [("xterm", 20, 5), ("vt100", 80, 24), ("xterm-256color", 160, 50)]
+)
+def test_keys_of_top(tmp_path: Path, run: Run, term: str, columns: int, rows: int) -> None:
+    run("top", "--batch", "-n", "1")
+    keys = b"sSrp p+-kj\x1bOA\x1bOB\x1b[5~\x1b[6~q"
+    code, shown = in_terminal(tmp_path, ["top"], columns, rows, keys, term)
+    assert code == 0, shown
+    assert "Traceback" not in shown
+
+
+def test_top_in_a_terminal_without_room(tmp_path: Path, run: Run) -> None:
+    run("top", "--batch", "-n", "1")
+    code, shown = in_terminal(tmp_path, ["top", "-n", "1"], 3, 2)
+    assert code == 0, shown
+
+
+def test_top_where_nothing_can_be_drawn(tmp_path: Path, run: Run) -> None:
+    run("top", "--batch", "-n", "1")
+    for term in ("dumb", "no-such-terminal"):
+        code, shown = in_terminal(tmp_path, ["top", "-n", "1"], 80, term=term)
+        assert code == 0, shown
+        assert f"{term!r} cannot be drawn on" in shown
+        assert "Nodes" in shown
 
 
 def test_kill_actor(run: Run) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from heliostat.util.commands import exit_code
+from heliostat.util.commands import exit_code, table, terminal_width
 from heliostat.util.http import Server, server_url
 
 _LINES = 1000
@@ -69,6 +69,11 @@ def _parser(program: str) -> argparse.ArgumentParser:
         "cluster", _cluster, "Files by a pattern: one is printed, several are listed."
     )
     cluster.add_argument("pattern", nargs="?", default="*", help="names with * and ?")
+    cluster.add_argument(
+        "--wide",
+        action="store_true",
+        help="show names whole, however narrow the terminal is; elsewhere they always are",
+    )
     with_node(cluster)
     reading(cluster)
 
@@ -136,23 +141,40 @@ def _cluster(options: argparse.Namespace) -> int:
     if len(files) == 1:
         (file,) = files
         return _print(server, options, {"node_id": file["node_id"], "filename": file["name"]})
-    for node in sorted({(file["node_ip"], file["node_id"]) for file in files}):
-        print(f"Node {node[0]} ({node[1]}):")
-        for file in files:
-            if file["node_id"] == node[1]:
-                when = datetime.datetime.fromtimestamp(file["modified_ms"] / 1000)
-                owner = _owner(file["owner"])
-                print(f"  {file['size']:>12,}  {when:%Y-%m-%d %H:%M:%S}  {file['name']}{owner}")
+    print("\n".join(listing(files, None if options.wide else terminal_width())))
     return 0
 
 
-def _owner(owner: dict[str, Any] | None) -> str:
+def listing(files: list[dict[str, Any]], width: int | None) -> list[str]:
+    """Lines with the files of each node; ``width``: of the terminal that they are to fit into."""
+    lines = []
+    for ip, node_id in sorted({(file["node_ip"], file["node_id"]) for file in files}):
+        rows = [
+            ["", f"{file['size']:,}", _when(file), file["name"], _owner(file["owner"], width)]
+            for file in files
+            if file["node_id"] == node_id
+        ]
+        lines.append(f"Node {ip} ({node_id}):")
+        lines += table(rows, width, gives_way=(3, 4), to_right=(1,))
+    if any("…" in line for line in lines):
+        lines.append("Cut to the terminal's width; --wide shows lines whole.")
+    return lines
+
+
+def _when(file: dict[str, Any]) -> str:
+    return f"{datetime.datetime.fromtimestamp(file['modified_ms'] / 1000):%Y-%m-%d %H:%M:%S}"
+
+
+def _owner(owner: dict[str, Any] | None, width: int | None) -> str:
+    """What prints into a file; in a terminal an actor's name or class without its id."""
     if not owner:
         return ""
     if owner.get("actor_id"):
-        name = f" {owner['actor_name']!r}" if owner.get("actor_name") else ""
-        return f"  actor {owner['actor']}{name} {owner['actor_id']}"
-    return f"  job {owner['submission_id']}" if owner.get("submission_id") else ""
+        name = f"{owner['actor_name']!r}" if owner.get("actor_name") else ""
+        if width is not None:
+            return f"actor {name or owner['actor']}"
+        return " ".join(filter(None, ["actor", owner["actor"], name, owner["actor_id"]]))
+    return f"job {owner['submission_id']}" if owner.get("submission_id") else ""
 
 
 def _actor(options: argparse.Namespace) -> int:
@@ -206,6 +228,8 @@ def _search(options: argparse.Namespace) -> int:
     _warn(found["silent"])
     for line in found["lines"]:
         print(f"{line['node_ip']} {line['file']}:{line['line']}: {line['text']}")
+    if not found["lines"]:
+        print(f"No line of {options.pattern!r} has {options.text!r}.", file=sys.stderr)
     if found["is_cut"]:
         print(f"There are more: --limit is {options.limit} for each node.", file=sys.stderr)
     return 0 if found["lines"] else 1

@@ -12,7 +12,7 @@ from typing import Any
 
 import heliostat
 from heliostat.core.platform import settings
-from heliostat.util.commands import table
+from heliostat.util.commands import table, terminal_width
 from heliostat.util.state import list_objects
 from heliostat.util.state.common import ObjectState
 from heliostat.util.state.exception import RayStateApiException
@@ -43,6 +43,19 @@ def memory_summary(
     ``GB``. ``stats_only``: the last line alone. ``num_entries``: at most so many lines of each group.
     ``line_wrap`` does nothing: lines are not wrapped. ``ValueError`` for other words.
     """
+    return _summary(address, group_by, sort_by, units, stats_only, num_entries, None)
+
+
+def _summary(
+    address: str | None,
+    group_by: str,
+    sort_by: str,
+    units: str,
+    stats_only: bool,
+    num_entries: int | None,
+    width: int | None,
+) -> str:
+    """:func:`memory_summary`; ``width``: of the terminal that the lines are to fit into."""
     if address is None and not heliostat.is_initialized():
         address = "auto"
     group, order = _word("group_by", group_by, _GROUPS), _word("sort_by", sort_by, _ORDERS)
@@ -60,15 +73,22 @@ def memory_summary(
     # Without RAY_record_ref_creation_sites nobody knows the places.
     has_sites = any(row.call_site != _NO_SITE for row in objects)
     columns = [name for name in _COLUMNS if has_sites or name != "call_site"]
+    if width is not None:  # what the lines of a group have in common stands above them
+        columns = [name for name in columns if name != group]
     heads = [name.replace("_", " ") for name in columns]
+    numbers = [columns.index(name) for name in ("pid", "size")]
+    longest = [i for i, name in enumerate(columns) if name in ("call_site", "object_id")]
     lines: list[str] = []
     for name, rows in sorted(groups.items()):
         # The largest come first, anything else in the order of the alphabet.
         rows.sort(key=lambda row: getattr(row, order) or 0, reverse=order == "object_size")
         held = sum({row.object_id: _size(row) for row in rows}.values())
         lines.append(f"--- {name}: {len(rows)} references, {_text(held, unit, units)} ---")
-        lines += table([heads, *(_cells(row, unit, units, columns) for row in rows[:num_entries])])
+        cells = [heads, *(_cells(row, unit, units, columns) for row in rows[:num_entries])]
+        lines += table(cells, width, longest, numbers)
         lines.append("")
+    if any("…" in line for line in lines):
+        lines += ["Cut to the terminal's width; --wide shows lines whole.", ""]
     return "\n".join([*lines, f"Total: {total}", ""])
 
 
@@ -105,20 +125,26 @@ def main(arguments: Sequence[str], program: str) -> int:
     parser.add_argument("--group-by", choices=list(_GROUPS), default="NODE_ADDRESS")
     parser.add_argument("--sort-by", choices=list(_ORDERS), default="OBJECT_SIZE")
     parser.add_argument("--units", choices=list(_UNITS), default="B", help="of sizes")
-    parser.add_argument("--no-format", action="store_true", help="taken and without effect")
+    parser.add_argument(
+        "--wide",
+        "--no-format",
+        action="store_true",
+        help="show lines whole, however narrow the terminal is; elsewhere they always are",
+    )
     parser.add_argument("--stats-only", action="store_true", help="print the total alone")
     parser.add_argument(
         "--num-entries", "--n", type=int, metavar="N", help="at most so many lines of each group"
     )
     options = parser.parse_args(arguments)
     try:
-        text = memory_summary(
+        text = _summary(
             options.address or settings.text("ADDRESS") or "auto",
             options.group_by,
             options.sort_by,
             options.units,
-            stats_only=options.stats_only,
-            num_entries=options.num_entries,
+            options.stats_only,
+            options.num_entries,
+            None if options.wide else terminal_width(),
         )
     except (ConnectionError, RayStateApiException) as error:
         print(error, file=sys.stderr)

@@ -6,18 +6,24 @@ import argparse
 import os
 import platform
 import sys
+import textwrap
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import heliostat
 from heliostat.core.debug import stacks
-from heliostat.util.commands import add_address, exit_code, session
+from heliostat.util.commands import add_address, exit_code, session, terminal_width
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from heliostat.util.state import list_workers
 
 # How long the nodes may take to tell, in seconds.
 _NODES_S = 60.0
 _ROWS_MAX = 10_000
+# The stack of a worker that waits for a call.
+_IDLE = "Thread MainThread: no call runs\n"
+
+# The machine, process, title and stack of a worker.
+_Told = tuple[str, int, str, str]
 
 
 def main(arguments: Sequence[str], program: str) -> int:
@@ -52,9 +58,30 @@ def _print_here(pids: list[int] | None) -> int:
     asked = known if pids is None else pids
     if not asked:
         print(f"No workers run on {platform.node()}.", file=sys.stderr)
-    for pid, title, text in stacks.stacks_of_all(asked):
-        print(_section(platform.node(), pid, title, text))
+    _print(_of_here(asked), is_whole=bool(pids))
     return 0
+
+
+def _of_here(pids: Iterable[int]) -> Iterable[_Told]:
+    node = platform.node()
+    return ((node, *told) for told in stacks.stacks_of_all(pids))
+
+
+def _print(all_told: Iterable[_Told], is_whole: bool) -> None:
+    """Print the stacks of workers that do something, and name the others in a line for each title;
+    ``is_whole``: those as well.
+    """
+    idle: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for machine, pid, title, text in all_told:
+        if text == _IDLE and not is_whole:
+            idle[machine, title].append(pid)
+        else:
+            print(f"{machine}, process {pid}, {title}\n{text}", flush=True)
+    width = terminal_width()
+    for (machine, title), pids in sorted(idle.items()):
+        processes = f"process{'es' * (len(pids) > 1)} {', '.join(map(str, pids))}"
+        line = f"{machine}, {title}, no call runs: {processes}"
+        print(textwrap.fill(line, width, subsequent_indent="  ") if width else line)
 
 
 def _print_nodes(address: str | None, pids: list[int] | None) -> int:
@@ -74,28 +101,22 @@ def _print_nodes(address: str | None, pids: list[int] | None) -> int:
         task = heliostat.remote(_of_node)
         asked = {
             task.options(
-                num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)
+                num_cpus=0,
+                name="heliostat stack",
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
             ).remote(found): node
             for node, found in there.items()
         }
         told, silent = heliostat.wait(list(asked), num_returns=len(asked), timeout=_NODES_S)
-        for ref in told:
-            for section in heliostat.get(ref):
-                print(section)
+        _print((one for ref in told for one in heliostat.get(ref)), is_whole=bool(pids))
         for ref in silent:
             print(f"Node {asked[ref]} did not answer within {_NODES_S:.0f} s.", file=sys.stderr)
     return 1 if silent else 0
 
 
-def _of_node(pids: list[int]) -> list[str]:
-    """In a task: the sections of those workers of its node."""
-    node = platform.node()
-    asked = (pid for pid in pids if pid != os.getpid())
-    return [_section(node, *told) for told in stacks.stacks_of_all(asked)]
-
-
-def _section(machine: str, pid: int, title: str, text: str) -> str:
-    return f"{machine}, process {pid}, {title}\n{text}"
+def _of_node(pids: list[int]) -> list[_Told]:
+    """In a task: the stacks of those workers of its node."""
+    return list(_of_here(pid for pid in pids if pid != os.getpid()))
 
 
 def _listed(pids: list[int]) -> str:
