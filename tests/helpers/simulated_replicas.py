@@ -47,8 +47,8 @@ SLOWNESS, SLOW_AFTER_S = 10.0, 0.3
 # It has to be gone after so many steps of calm, and so many more for each second before it: the mean
 # of its steps has to become long.
 SLOW_STEPS, SLOW_STEPS_A_SECOND = 25, 12
-# The driver knows of what was said of a node after this long.
-KNOWN_S = 1.0
+# The driver knows of what was said of a node after this long; where it listens, after so long.
+KNOWN_S, HEARD_S = 1.0, 0.02
 
 
 @dataclass
@@ -408,9 +408,10 @@ class ReplicaHistory(History):
             self.disturbed()
             node = self.nodes[failure.info.node_id] if failure.info is not None else None
             said_at = self.said_at.get(node.name, 0.0) if node is not None else 0.0
-            # The driver looks from the beginning of an attempt on.
-            is_known = said_at > self.attempt_since + 0.1
-            is_old = self.loop.time() - said_at > KNOWN_S and (node is None or node.lives)
+            # The driver listens from the beginning of an attempt on, and looks now and then.
+            since_s = self.loop.time() - said_at
+            is_known = said_at > self.attempt_since + 0.1 and since_s > HEARD_S
+            is_old = since_s > KNOWN_S and (node is None or node.lives)
             if node is not None and (is_known or is_old or not said_at):
                 is_announced = failure.died and node.leaves_at is not None
                 assert run._was_announced(failure) == is_announced, (

@@ -105,6 +105,8 @@ class Attempt:
         self.beats.pop(rank, None)
         self.timed_out.pop(rank, None)
         self.offsets.pop(rank, None)
+        # It may have counted a step that the others make anew without its group.
+        self.meetings[REPORT].withdraw(rank)
         return [(kind, r) for kind, m in self.meetings.items() for r in m.leave(rank)]
 
     def grow(self, ranks: range) -> None:

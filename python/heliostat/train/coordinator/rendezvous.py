@@ -76,6 +76,11 @@ class Rendezvous:
         self.gone.add(rank)
         return self._completed()
 
+    def withdraw(self, rank: int) -> None:
+        """Forget what ``rank`` brought to rounds that are still open."""
+        for round_ in self.rounds.values():
+            round_.arrived.pop(rank, None)
+
     def excuse(self, ranks: Iterable[int]) -> list[Round]:
         """``ranks`` do not take part; returns the rounds that this completes."""
         self.excused.update(ranks)
