@@ -2,7 +2,8 @@
 
 HELIOSTAT_BROWSER=/usr/bin/chromium PYTHONPATH=tests .venv/bin/python tests/dashboard/pictures.py
 
-It needs Playwright and Pillow, and a build whose page is the one of the sources.
+It needs Playwright and Pillow, and takes the page that `npm run build` has made, not the daemon's. With the
+name of a folder it also puts each part there, light and dark, in a wide window and a narrow one.
 """
 
 from __future__ import annotations
@@ -17,9 +18,19 @@ from typing import Any
 
 from helpers import harness, web
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "docs" / "images"
+PAGE = ROOT / "crates" / "helio-dashboard" / "page" / "dist"
 WAIT = 120_000
 SIZE = {"width": 1280, "height": 800}
+NARROW = {"width": 400, "height": 800}
+TALL = 1500
+WORK = ("overview", "jobs", "tasks", "actors", "timeline", "errors")
+LIBRARIES = ("training", "tuning", "datasets", "serving")
+CLUSTER = ("nodes", "metrics", "workers", "placement_groups", "objects", "events", "logs")
+PARTS = (*WORK, *LIBRARIES, *CLUSTER)
+# Parts with a page of each thing that they list.
+DETAILED = ("jobs", "tasks", "nodes", "workers", "tuning", "datasets", "serving")
 COLOURS = 256  # of a picture: flat colours and text need no more, and a file is small
 
 DRIVERS = {
@@ -164,13 +175,40 @@ def picture(page: Any, name: str) -> None:
     small.save(IMAGES / f"{name}.png", optimize=True)
 
 
+def of_sources(page: Any) -> None:
+    """Have the browser take the page from where it is built."""
+    for file in ("page.js", "page.css"):
+        page.route(f"**/{file}", lambda route, request, file=file: route.fulfill(path=PAGE / file))
+
+
 def opened(page: Any, part: str) -> None:
     """The page of what a part lists first."""
     page.goto(f"{page.url.partition('#')[0]}#/{part}")
     page.locator(f"main td a[href^='#/{part}/']").first.click(timeout=WAIT)
 
 
-def look(head: web.Head) -> None:
+def every(page: Any, folder: Path) -> None:
+    """Write what each part shows, in both colours and both widths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base = page.url.partition("#")[0]
+    addresses = {part: f"{base}#/{part.replace('overview', '')}" for part in PARTS}
+    for part in DETAILED:
+        opened(page, part)
+        addresses[f"{part}-one"] = page.url
+    for name, address in addresses.items():
+        page.goto(address)
+        page.wait_for_timeout(3000)
+        for colour in ("light", "dark"):
+            page.emulate_media(color_scheme=colour)
+            for width in (SIZE["width"], NARROW["width"]):
+                page.set_viewport_size({"width": width, "height": TALL})
+                page.wait_for_timeout(700)  # charts take their new size
+                page.screenshot(path=folder / f"{name}-{colour}-{width}.png")
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(SIZE)
+
+
+def look(head: web.Head, folder: Path | None) -> None:
     from playwright.sync_api import Error, sync_playwright
 
     link = head.run("dashboard").stdout.strip()
@@ -178,6 +216,7 @@ def look(head: web.Head) -> None:
         path = os.environ.get("HELIOSTAT_BROWSER") or None
         browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
         page = browser.new_page(viewport=SIZE)
+        of_sources(page)
         page.goto(link)
         page.get_by_role("table", name="Failed tasks").wait_for(timeout=WAIT)
         page.wait_for_timeout(60_000)  # the last minute is one
@@ -185,6 +224,10 @@ def look(head: web.Head) -> None:
         page.emulate_media(color_scheme="dark")
         picture(page, "page-overview-dark")
         page.emulate_media(color_scheme="light")
+        page.set_viewport_size(NARROW)
+        page.wait_for_timeout(1000)  # the charts take their new width
+        picture(page, "page-overview-narrow")
+        page.set_viewport_size(SIZE)
         opened(page, "nodes")
         page.get_by_role("img", name="Memory of the machine, GiB").wait_for(timeout=WAIT)
         page.get_by_role("heading", name="Machine", exact=True).scroll_into_view_if_needed()
@@ -213,9 +256,17 @@ def look(head: web.Head) -> None:
         opened(page, "tuning")
         page.get_by_role("img", name="Parallel coordinates").wait_for(timeout=WAIT)
         picture(page, "page-search")
+        page.emulate_media(color_scheme="dark")
+        page.set_viewport_size(NARROW)
+        page.wait_for_timeout(1000)
+        picture(page, "page-search-narrow-dark")
+        page.set_viewport_size(SIZE)
+        page.emulate_media(color_scheme="light")
         opened(page, "serving")
         page.get_by_role("img", name="Latency of Model").wait_for(timeout=WAIT)
         picture(page, "page-application")
+        if folder is not None:
+            every(page, folder)
         browser.close()
 
 
@@ -230,7 +281,7 @@ def main() -> None:
             file = Path(tempfile.mkdtemp(dir=head.home)) / f"{name}.py"
             file.write_text(f"FOLDER = {str(head.home)!r}\n{code}")
             drivers.append(subprocess.Popen([sys.executable, file], env=harness.clean_env(env)))
-        look(head)
+        look(head, Path(sys.argv[1]) if len(sys.argv) > 1 else None)
     finally:
         for driver in drivers:
             driver.kill()

@@ -5,7 +5,7 @@ import { AGE_MS, isPast, json, list, now, useAsked } from "./api";
 import type { Filter } from "./api";
 import type { ActorState, Lists, PlacementGroupState, TaskState } from "./rows";
 import { Host } from "./machines";
-import { Card, Id, Problem, State, Table, bytes, count, duration, moment, sentence, Absent } from "./show";
+import { Card, Id, Problem, State, Table, bytes, count, duration, moment, sentence, Absent, withShortIds } from "./show";
 import type { Column } from "./show";
 
 const LIMIT = 100;
@@ -138,7 +138,7 @@ export function whyOf(row: Waiting): string {
 
 function Why({ row }: { row: Waiting }): JSX.Element | null {
   const why = whyOf(row);
-  return why ? <span class="lines" title={why}>{why}</span> : null;
+  return why ? <span class="lines" title={why}>{withShortIds(why)}</span> : null;
 }
 
 export function ActorList({ fixed, limit }: { fixed?: Filter[]; limit?: number }): JSX.Element {

@@ -4,7 +4,7 @@ import { isPast, json, text, useAsked } from "./api";
 import { fold } from "./jobs";
 import { hostOf, useMachines } from "./machines";
 import type { LogFile } from "./answers";
-import { Absent, Cut, Problem, Table, bytes, count, moment } from "./show";
+import { Absent, Cut, Problem, Table, bytes, count, moment, withShortIds } from "./show";
 
 /** The end of a log, with a search among its lines. */
 export function Log({ query, title }: { query: string; title: string }): JSX.Element {
@@ -108,7 +108,7 @@ export function Logs({ nodeId }: { nodeId: string | undefined }): JSX.Element {
               empty={all.length > 0 ? "No file matches the search." : "This node has no log files."}
               rows={shown}
               columns={[
-                { title: "File", of: (file) => <a class="name" href={`#/file/${chosen}/${encodeURIComponent(file.name)}`}>{file.name}</a> },
+                { title: "File", of: (file) => <a class="name" title={file.name} href={`#/file/${chosen}/${encodeURIComponent(file.name)}`}>{withShortIds(file.name)}</a> },
                 { title: "Kind", of: kindOf },
                 { title: "Written by", of: (file) => <Writer file={file} /> },
                 { title: "Size", of: (file) => bytes(file.size), number: true },

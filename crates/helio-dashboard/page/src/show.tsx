@@ -66,6 +66,11 @@ export function duration(ms: number): string {
   return `${Math.floor(minutes / 60)} h${besides(minutes % 60, "min")}`;
 }
 
+/** A text with the beginnings of its ids, as lists show them. */
+export function withShortIds(text: string): string {
+  return text.replace(/[0-9a-f]{24,}/g, (id) => `${id.slice(0, 10)}…`);
+}
+
 /** A reason as a sentence of its own. */
 export function sentence(text: string | null | undefined): string {
   return text ? text[0]!.toUpperCase() + text.slice(1) : "";

@@ -82,7 +82,7 @@ export function Task({ id }: { id: string }): JSX.Element {
               ["Function", row.func_or_class_name],
               ["Kind", row.type.toLowerCase().replaceAll("_", " ")],
               ["Duration", tookOf(row)],
-              ["Node", <Host of={row.node_id} />],
+              ["Node", row.node_id && <Host of={row.node_id} />],
               ["Process", <Process row={row} />],
               ["Job", <Id of={row.job_id} to="jobs" />],
               ["Actor", row.actor_id && <Id of={row.actor_id} to="actors" />],
@@ -145,14 +145,14 @@ export function Actor({ id }: { id: string }): JSX.Element {
       {row.why && <p>{row.why}</p>}
       {cause && (
         <Card title="Cause of death">
-          <pre class="message">{cause}</pre>
+          <pre class="message">{sentence(cause)}</pre>
         </Card>
       )}
       <Card title="About" more={row.pid && !isPast() ? <a href={`#/log/actor_id/${id}`}>Log</a> : undefined}>
         <Facts
           of={[
             ["Id", <Id of={id} whole />],
-            ["Node", <Host of={row.node_id} />],
+            ["Node", row.node_id && <Host of={row.node_id} />],
             ["Process", row.pid ? (workers?.[0] ? <a href={`#/workers/${workers[0].worker_id}`}>{row.pid}</a> : row.pid) : null],
             ["Job", <Id of={row.job_id} to="jobs" />],
             ["Namespace", row.ray_namespace],
