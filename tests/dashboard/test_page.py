@@ -134,7 +134,8 @@ def test_a_real_browser_shows_a_training_run_that_goes_on(head: Head, tmp_path: 
             page.locator("p", has_text="2 of 2 in quorum").wait_for(timeout=120_000)
             table = page.get_by_role("table", name="Replacements")
             table.get_by_text("killed by signal 9").wait_for(timeout=120_000)
-            table.get_by_text(re.compile(r"^\d[\d.]* m?s")).wait_for(timeout=120_000)
+            back = table.get_by_role("row").filter(has_text="signal 9").locator("td").last
+            back.get_by_text(re.compile(r"^\d[\d.]* m?s")).wait_for(timeout=120_000)
             table = page.get_by_role("table", name="Checkpoints")
             row = table.get_by_role("row").filter(has_text="report 1").filter(has_text="0, 1")
             row.get_by_text("uploading").wait_for(timeout=120_000)
