@@ -323,6 +323,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.loop = Loop(self)
+        self.loop.set_exception_handler(self._unheard)
         self.clock = Clock(self)
         self.nodes: dict[str, Node] = {}
         self.groups: list[Bundles] = []
@@ -358,6 +359,12 @@ class World:
         """Something is wrong: the driver's next wait raises it."""
         self.problem = self.problem or problem
         self._driver_dies.set()
+
+    def _unheard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A task has failed, and nobody asked: what it was to do is not done."""
+        error = context.get("exception")
+        if isinstance(error, Exception) and not isinstance(error, exceptions.RayError):
+            self.found(error)
 
     # ---- the driver ----
 

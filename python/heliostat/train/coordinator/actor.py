@@ -163,12 +163,9 @@ class TrainCoordinator:
         ranks = range(group * attempt.group_size, (group + 1) * attempt.group_size)
         if self._steps is not None:
             self._steps.lost(ranks)
-        complete: list[tuple[str, Round]] = []
-        for rank in ranks:
-            if desk is None:
-                attempt.unaligned.add(rank)
-            complete += attempt.vacate(rank)
-        if complete:
+        if desk is None:
+            attempt.unaligned.update(ranks)
+        if complete := attempt.vacate(ranks):
             # The driver replaces the group meanwhile, however long the storage takes.
             task = asyncio.ensure_future(self._complete_all(attempt, complete))
             self._completing.add(task)
@@ -531,8 +528,8 @@ class TrainCoordinator:
         return reply
 
     async def _complete(self, attempt: Attempt, kind: str, round_: Round) -> None:
-        if attempt.meetings[kind].rounds.get(round_.index) is not round_:
-            return  # it has been completed meanwhile
+        if attempt.meetings[kind].rounds.get(round_.index) is not round_ or not round_.arrived:
+            return  # it has been completed meanwhile, or all that had come to it are lost
         if kind == COLLECTIVE:
             reply = _collective_reply(round_)
             if reply.error is None and pick(round_.arrived)[0] == PREEMPTION:

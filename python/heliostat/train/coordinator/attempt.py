@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,22 +93,23 @@ class Attempt:
         for queue in self.commands.values():
             queue.put_nowait("end")
 
-    def vacate(self, rank: int) -> list[tuple[str, Round]]:
-        """A worker is lost and will be replaced; returns the rounds that waited for it only.
+    def vacate(self, ranks: Iterable[int]) -> list[tuple[str, Round]]:
+        """Workers are lost and will be replaced; returns the rounds that waited for them only.
 
-        What is left of it, or of its group, is told to end.
+        What is left of them, or of their group, is told to end.
         """
-        self.incarnations[rank] = self.incarnations.get(rank, 0) + 1
-        self.returned.discard(rank)
-        self.commands[rank].put_nowait("end")
-        self.commands[rank] = asyncio.Queue()
-        self.blocked.pop(rank, None)
-        self.beats.pop(rank, None)
-        self.timed_out.pop(rank, None)
-        self.offsets.pop(rank, None)
-        # It may have counted a step that the others make anew without its group.
-        self.meetings[REPORT].withdraw(rank)
-        return [(kind, r) for kind, m in self.meetings.items() for r in m.leave(rank)]
+        for rank in ranks:
+            self.incarnations[rank] = self.incarnations.get(rank, 0) + 1
+            self.returned.discard(rank)
+            self.commands[rank].put_nowait("end")
+            self.commands[rank] = asyncio.Queue()
+            self.blocked.pop(rank, None)
+            self.beats.pop(rank, None)
+            self.timed_out.pop(rank, None)
+            self.offsets.pop(rank, None)
+            # It may have counted a step that the others make anew without its group.
+            self.meetings[REPORT].withdraw(rank)
+        return [(kind, r) for kind, m in self.meetings.items() for r in m.leave(*ranks)]
 
     def grow(self, ranks: range) -> None:
         """Workers have joined the group; they take part in reports and collectives once they are let in."""

@@ -71,9 +71,9 @@ class Rendezvous:
         """Forget a round that has been dealt with."""
         self.rounds.pop(round_.index, None)
 
-    def leave(self, rank: int) -> list[Round]:
-        """``rank`` will not come any more; returns the rounds that this completes."""
-        self.gone.add(rank)
+    def leave(self, *ranks: int) -> list[Round]:
+        """``ranks`` will not come any more; returns the rounds that this completes."""
+        self.gone.update(ranks)
         return self._completed()
 
     def withdraw(self, rank: int) -> None:
