@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -431,5 +431,45 @@ def to_list(column: pa.ChunkedArray) -> list[Value]:
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         return list(to_numpy(column))
+    if _is_shared(kind):
+        return next(lists(column, max(1, len(column))), [])
     values: list[object] = column.to_pylist()
     return values
+
+
+def lists(column: pa.ChunkedArray, rows: int) -> Iterator[list[Value]]:
+    """Lists of the Python values of ``rows`` rows each, the last of fewer."""
+    if _is_shared(column.type):
+        yield from _of_dictionary(column, rows)
+        return
+    for at in range(0, len(column), rows):
+        yield to_list(column.slice(at, rows))
+
+
+def _is_shared(kind: pa.DataType) -> bool:
+    """Whether a column is a dictionary of texts: rows may share these, as nobody can change them."""
+    return pa.types.is_dictionary(kind) and (
+        pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)
+    )
+
+
+def _of_dictionary(column: pa.ChunkedArray, rows: int) -> Iterator[list[Value]]:
+    """Lists of a dictionary's values: each is made once, and not for each row."""
+    if not isinstance(column, pa.ChunkedArray):
+        column = pa.chunked_array([column])
+    if sum(len(chunk.dictionary) for chunk in column.chunks) > len(column):
+        yield from lists(column.cast(column.type.value_type), rows)
+        return
+    values: list[Value] = []  # of all dictionaries, with a None behind each
+    numbers = [np.empty(0, np.int64)]
+    for chunk in column.chunks:
+        begin = len(values)
+        values += [*chunk.dictionary.to_pylist(), None]
+        indices = chunk.indices.cast(pa.int64())
+        if indices.null_count:
+            indices = indices.fill_null(len(values) - 1 - begin)
+        numbers.append(indices.to_numpy() + begin)
+    shared, places = np.array(values, dtype=object), np.concatenate(numbers)
+    for at in range(0, len(places), rows):
+        found: list[Value] = shared[places[at : at + rows]].tolist()
+        yield found

@@ -95,6 +95,10 @@ class Pushable(abc.ABC):
     def with_columns(self, needed: frozenset[str]) -> Pushable | None:
         """Only these of its columns; None: it reads all in any case."""
 
+    def for_rows(self) -> Pushable:
+        """The source for a function of rows that runs in its tasks: text may come as dictionaries."""
+        return self
+
     @abc.abstractmethod
     def counted(self) -> tuple[int, Pushable | None]:
         """The rows that are certain without reading, and the tasks that read the others if any."""

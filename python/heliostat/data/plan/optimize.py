@@ -4,6 +4,7 @@
   rest while it reads.
 - A limit over steps that make one row of each moves into a source that knows its numbers of rows.
 - Each operator says which columns of its input it needs, and the source reads no others.
+- A source is told when only a function of rows gets its tables.
 
 A condition moves only over steps that do not depend on which rows come (not over random samples, row
 numbers or the user's functions), and over another condition only if evaluating it cannot fail.
@@ -38,7 +39,14 @@ from heliostat.data.plan.operators import (
     Union,
     is_plain,
 )
-from heliostat.data.plan.transforms import FilterExpression, MapTables, Names, Project
+from heliostat.data.plan.transforms import (
+    FilterExpression,
+    FlatMapRows,
+    MapRows,
+    MapTables,
+    Names,
+    Project,
+)
 
 # Functions that fail for no value of their types. What fails for a type fails wherever it is evaluated.
 _TOTAL = frozenset(
@@ -52,7 +60,7 @@ _TOTAL = frozenset(
 
 def optimized(plan: Operator) -> Operator:
     """The plan to execute."""
-    return _with_columns(_with_limits(_with_filters(plan)), None)
+    return _for_rows(_with_columns(_with_limits(_with_filters(plan)), None))
 
 
 # --- conditions ------------------------------------------------------------------------------------
@@ -206,3 +214,17 @@ def _with_columns(plan: Operator, needed: Names) -> Operator:
             plan, [_with_columns(s, n) for s, n in zip(plan.sources, several, strict=True)]
         )
     return analysis.over(plan, [_with_columns(source, needed) for source in plan.inputs])
+
+
+# --- forms of tables ---------------------------------------------------------------------------------
+
+
+def _for_rows(plan: Operator) -> Operator:
+    """The plan whose sources know that functions of rows follow in their tasks."""
+    if isinstance(plan, Map) and isinstance(plan.source, Read):
+        read = plan.source
+        takes = isinstance(plan.transform, MapRows | FlatMapRows) and is_plain(plan)
+        if takes and isinstance(read.tasks, Pushable) and not read.remote_args:
+            return replace(plan, source=replace(read, tasks=read.tasks.for_rows()))
+        return plan
+    return analysis.over(plan, [_for_rows(source) for source in plan.inputs])

@@ -122,6 +122,12 @@ class ParquetReads(FileReads, Pushable):
         """Only these columns of the files, of their folders' names, and "path"."""
         return replace(self, form=replace(self.form, needed=needed))
 
+    def for_rows(self) -> ParquetReads:
+        """The same with text as dictionaries, unless columns have to be cast or compared with folders."""
+        if self.form.merged is not None or _partitions(self):
+            return self
+        return replace(self, form=replace(self.form, for_rows=True))
+
     def pushed(self) -> str:
         """Return the pushed-down parts, in words."""
         form, said = self.form, []

@@ -16,6 +16,7 @@ from heliostat.data.plan import statistics, task
 from heliostat.data.plan.statistics import Range
 from heliostat.data.sources.evolution import conformed
 from heliostat.data.sources.formats import Format
+from heliostat.data.sources.parquet_texts import Texts
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -64,6 +65,9 @@ class Parquet(Format):
     merged: pa.Schema | None = None  # the schema of all files, where theirs differ
     # Columns of the files that their folders' names give, too, with their types: the folders' count.
     in_folders: dict[str, pa.DataType] = field(default_factory=dict)
+    for_rows: bool = (
+        False  # whether the tables go to a function of rows only, which reads dictionaries faster
+    )
 
     @property
     def chooses_rows(self) -> bool:
@@ -182,6 +186,7 @@ class Parquet(Format):
             file = pq.ParquetFile(stream, pre_buffer=not is_local, buffer_size=buffered)
             schema = self.chosen(file.schema_arrow)
             names = self._names(schema)
+            texts = Texts(file, stream, buffered)
             some = False
             for group, found in ranges(file.metadata, self.conditions):
                 if piece.row_groups is not None and group not in piece.row_groups:
@@ -189,14 +194,19 @@ class Parquet(Format):
                 if not found.rows or not self.may_meet(found):
                     continue
                 form = replace(self, conditions=()) if self.surely_meet(found) else self
-                for table in form._group(file, group, names, piece):
+                for table in form._group(file, texts, group, names, piece):
                     some = True
                     yield table
             if not some:
                 yield schema.empty_table().select(names)
 
     def _group(
-        self, file: pa.parquet.ParquetFile, group: int, names: list[str], piece: Piece
+        self,
+        file: pa.parquet.ParquetFile,
+        texts: Texts,
+        group: int,
+        names: list[str],
+        piece: Piece,
     ) -> Iterator[pa.Table]:
         about = file.metadata.row_group(group)
         read = self._with_conditions(names)
@@ -213,18 +223,18 @@ class Parquet(Format):
             for batch in batches:
                 yield self._met(pa.Table.from_batches([batch])).select(names)
         elif not self.conditions:
-            yield file.read_row_group(group, names, use_threads=False).select(names)
+            yield texts.read(group, names, as_dictionaries=self.for_rows).select(names)
         else:
-            yield from self._late(file, group, names)
+            yield from self._late(file, texts, group, names)
 
     def _late(
-        self, file: pa.parquet.ParquetFile, group: int, names: list[str]
+        self, file: pa.parquet.ParquetFile, texts: Texts, group: int, names: list[str]
     ) -> Iterator[pa.Table]:
         """A row group: first the columns of the conditions, then the others if some row meets them."""
         there = set(file.schema_arrow.names)  # of what lacks, the condition tells
         asked_of_all = self._asked()
         asked = sorted(asked_of_all & there)
-        first = file.read_row_group(group, asked, use_threads=False).select(asked)
+        first = texts.read(group, asked).select(asked)
         rows: np.ndarray | None = None  # the numbers of those that are left
         table = first if self.merged is None else conformed(first, self.merged, asked_of_all)
         for condition in self.conditions:
@@ -236,7 +246,7 @@ class Parquet(Format):
             return
         rest = [n for n in names if n not in asked]
         if rest:
-            others = file.read_row_group(group, rest, use_threads=False).select(rest)
+            others = texts.read(group, rest).select(rest)
             if table.num_rows < others.num_rows:
                 others = others.take(pa.array(rows))
             for name in rest:
