@@ -1,4 +1,4 @@
-"""Text of Parquet files, read by the files' dictionaries: values and types are those of reading without them."""
+"""Text of Parquet files, read by the files' dictionaries: the same values and types as without them."""
 
 import pyarrow as pa
 import pyarrow.fs as pafs

@@ -448,8 +448,9 @@ def lists(column: pa.ChunkedArray, rows: int) -> Iterator[list[Value]]:
 
 def _is_shared(kind: pa.DataType) -> bool:
     """Whether a column is a dictionary of texts: rows may share these, as nobody can change them."""
-    return pa.types.is_dictionary(kind) and (
-        pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)
+    return bool(pa.types.is_dictionary(kind)) and kind.value_type in (
+        pa.string(),
+        pa.large_string(),
     )
 
 
