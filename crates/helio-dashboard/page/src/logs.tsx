@@ -50,7 +50,7 @@ function Writer({ file: { owner } }: { file: LogFile }): JSX.Element | null {
   return (
     <>
       {owner.actor_id && <><a href={`#/actors/${owner.actor_id}`}>{name}</a>, </>}
-      process <a href={`#/workers/${owner.worker_id}`}>{owner.pid}</a>
+      <a href={`#/workers/${owner.worker_id}`}>process {owner.pid}</a>
     </>
   );
 }
