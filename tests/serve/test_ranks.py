@@ -19,7 +19,7 @@ S = 60
 STORE = 200 << 20
 
 if IS_HELIOSTAT:
-    from heliostat.serve.controller.ranks import Rank, Ranks, Worlds
+    from heliostat.serve.controller.ranks import DeploymentRanks, Rank, Ranks
     from heliostat.serve.controller.spread import Node, place
     from heliostat.serve.options import DeploymentConfig
     from heliostat.serve.specs import DeploymentID
@@ -59,7 +59,7 @@ def test_ranks_are_each_once_and_stay_while_others_come_and_go(seed: int) -> Non
 @heliostat_only
 @pytest.mark.contract("F12.02")
 def test_gaps_close_once_there_are_as_many_as_there_are_to_be() -> None:
-    key, worlds = DeploymentID("app", "d"), Worlds()
+    key, worlds = DeploymentID("app", "d"), DeploymentRanks()
     for number in range(3):
         assert worlds.take(key, f"r{number}", "n", None, 3) == Rank(number, 0, number)
     assert worlds.settle(key, {"r0", "r1", "r2"}, ["r0", "r1", "r2"], 3) == []
@@ -73,7 +73,7 @@ def test_gaps_close_once_there_are_as_many_as_there_are_to_be() -> None:
         "r2": (0, 2),
     }
     # A controller that comes after this one goes on with what replicas say.
-    later = Worlds()
+    later = DeploymentRanks()
     later.take(key, "r2", "n", Rank(0, 0, 2), 2)
     assert later.take(key, "r4", "n", None, 2) == Rank(1, 0, 0)
     # One that began before that controller had heard of all may have another's: it is settled.

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("heliostat.train.replicas")
 
-from heliostat.train.coordinator.replicas import ReplicaDesk
+from heliostat.train.coordinator.replicas import QuorumService
 from heliostat.train.replicas.member import Member
 from heliostat.train.replicas.plan import SamplePlan, part, places
 from heliostat.train.replicas.quorum import Quorum
@@ -471,12 +471,12 @@ def test_who_asks_late_for_the_state_of_a_donor_is_answered(lost: int, taken: st
     """Group 0 gives its state; it, or another group, is lost before group 2 asks."""
 
     async def history() -> Any:
-        desk = ReplicaDesk(3, 1, 1, lambda kind, data: None, lambda groups: None)
-        joins = [desk.join(rank, 0, Join((), None)) for rank in range(3)]
+        service = QuorumService(3, 1, 1, lambda kind, data: None, lambda groups: None)
+        joins = [service.join(rank, 0, Join((), None)) for rank in range(3)]
         admissions = await asyncio.gather(*joins)
         assert {(a.quorum, a.donor, a.newcomers) for a in admissions} == {(1, 0, (1, 2))}
-        desk.give(1, 0, "state")
-        desk.lost(lost)
-        return await asyncio.wait_for(desk.take(1, 2), 60)
+        service.give(1, 0, "state")
+        service.lost(lost)
+        return await asyncio.wait_for(service.take(1, 2), 60)
 
     assert asyncio.run(history()) == taken

@@ -21,7 +21,7 @@ from heliostat.train.controller.resizing import Resizer
 from heliostat.train.coordinator.actor import TrainCoordinator
 from heliostat.train.coordinator.publish import Publisher
 from heliostat.train.coordinator.rendezvous import Rendezvous
-from heliostat.train.coordinator.replicas import ReplicaDesk
+from heliostat.train.coordinator.replicas import QuorumService
 from heliostat.train.group.nodes import NodeWatch
 from heliostat.train.replicas.member import Member
 from heliostat.train.replicas.plan import SamplePlan
@@ -77,7 +77,7 @@ def _forget(self: SamplePlan, shares: Any, counted: Any) -> None:
     DONE(self, shares, set(shares))
 
 
-def _forget_orphans(self: ReplicaDesk, group: int) -> None:
+def _forget_orphans(self: QuorumService, group: int) -> None:
     """Who asks late for the state of a donor that is gone waits for ever."""
     LOST(self, group)
     self._orphaned = 0
@@ -112,7 +112,7 @@ TICK, DO = Resizer.tick, Publisher._do
 ANSWER, DONE, LOST, BEGIN = (
     Quorum.answer,
     SamplePlan.done,
-    ReplicaDesk.lost,
+    QuorumService.lost,
     TrainCoordinator.begin_replicas,
 )
 # What is replaced by what, and the first history in which it is looked for.
@@ -120,7 +120,7 @@ BUGS: dict[str, tuple[Any, str, Any, int]] = {
     "a quorum that breaks goes on counting": (Member, "abort", _go_on, 0),
     "a quorum is formed before all have answered": (Quorum, "answer", _as_first_said, 0),
     "the samples of a lost group are gone": (SamplePlan, "done", _forget, 0),
-    "a lost donor is waited for": (ReplicaDesk, "lost", _forget_orphans, 820),
+    "a lost donor is waited for": (QuorumService, "lost", _forget_orphans, 820),
     "a replaced worker's checkpoint is removed": (TrainCoordinator, "begin_replicas", _unheld, 0),
     "a node that leaves ends the attempt": (Resizer, "tick", _moves, 60),
     "a node that was taken away is a failure": (NodeWatch, "stays", lambda self, node_id: True, 20),

@@ -14,7 +14,7 @@ from heliostat.train.config import FailureConfig
 from heliostat.train.controller.record import RunRecord
 from heliostat.train.controller.results import summary
 from heliostat.train.controller.told import explained
-from heliostat.train.coordinator.steps import StepDesk
+from heliostat.train.coordinator.steps import StepMonitor
 from heliostat.train.steps.clock import StepClock
 from heliostat.train.steps.pace import MAX_REPLACEMENTS, Pace, compared, sentence
 from heliostat.train.steps.words import (
@@ -284,17 +284,17 @@ def test_without_the_option_a_slow_rank_is_named_once() -> None:
     assert [(rank, replace) for _, rank, replace in heard] == [(1, False)]
 
 
-def desk(failures: FailureConfig) -> tuple[StepDesk, list[tuple[str, Any]]]:
+def step_monitor(failures: FailureConfig) -> tuple[StepMonitor, list[tuple[str, Any]]]:
     events: list[tuple[str, Any]] = []
 
     def emit(kind: str, data: Any) -> None:
         events.append((kind, data))
 
-    made = StepDesk(2, failures, {}, emit, lambda: emit("save", None))
+    made = StepMonitor(2, failures, {}, emit, lambda: emit("save", None))
     return made, events
 
 
-def tell(made: StepDesk, now: float, slow: float) -> None:
+def tell(made: StepMonitor, now: float, slow: float) -> None:
     for rank in range(2):
         spent = [0.0] * len(PHASES)
         spent[DATA] = 5 * (slow if rank else 0.1)
@@ -303,7 +303,7 @@ def tell(made: StepDesk, now: float, slow: float) -> None:
 
 
 def test_a_rank_that_catches_up_before_the_next_checkpoint_stays() -> None:
-    made, events = desk(FailureConfig(slow_rank_factor=2, slow_rank_after_s=5))
+    made, events = step_monitor(FailureConfig(slow_rank_factor=2, slow_rank_after_s=5))
     for now in range(1, 12):
         tell(made, float(now), 0.5)
     notes = [data["text"] for kind, data in events if kind == "note"]
@@ -347,7 +347,7 @@ def test_ranks_for_which_others_wait_are_known_before_anything_times_out() -> No
     # Where all wait, it is another matter.
     pace.beat(0, Beat(7, COMMUNICATION, 30.0), 108.0)
     assert pace.standstill(108.0, 10.0) is None
-    made, _ = desk(FailureConfig())
+    made, _ = step_monitor(FailureConfig())
     for rank in range(2):
         made.beat(rank, waits(rank, 60.0), 100.0)
     assert made.standstill(100.0, 10.0) is not None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from heliostat.core.calls.options import Remembered
+from heliostat.core.calls.options import OptionsCache
 
 pytestmark = pytest.mark.contract("F1.07")
 
@@ -15,7 +15,7 @@ class Made:
     """Counts what had to be made."""
 
     def __init__(self) -> None:
-        self.remembered: Remembered[object] = Remembered()
+        self.remembered: OptionsCache[object] = OptionsCache()
         self.number = 0
 
     def find(self, options: Mapping[str, Any]) -> object:
@@ -53,6 +53,6 @@ def test_what_can_change_is_made_each_time(value: Any) -> None:
 
 def test_however_many_are_given_so_many_are_kept() -> None:
     made = Made()
-    for n in range(3 * Remembered.MAX):
+    for n in range(3 * OptionsCache.MAX):
         made.find({"name": str(n)})
-        assert len(made.remembered._made) <= Remembered.MAX
+        assert len(made.remembered._made) <= OptionsCache.MAX

@@ -121,8 +121,8 @@ class ReplicaPlace:
     metadata: dict[str, Any] = field(default_factory=dict)  # what it said of itself when it began
 
 
-class Whereabouts(NamedTuple):
-    """Where a replica runs."""
+class ReplicaLocation(NamedTuple):
+    """Where a replica runs: its node, its process and its log file."""
 
     node: str
     host: str

@@ -14,7 +14,7 @@ from typing import Any
 
 from heliostat.core.platform import settings
 from heliostat.core.runtime_env import packages
-from heliostat.core.runtime_env.packages import Made
+from heliostat.core.runtime_env.packages import InstalledEnvironment
 from heliostat.util.commands import exit_code, table
 
 _HEADS = ("id", "state", "size", "built in", "uses", "last used", "packages")
@@ -72,7 +72,7 @@ def _list(shelf: Path, form: str) -> int:
     return 0
 
 
-def _cells(one: Made) -> tuple[str, ...]:
+def _cells(one: InstalledEnvironment) -> tuple[str, ...]:
     used = datetime.fromtimestamp(one.last_used).strftime("%Y-%m-%d %H:%M:%S")
     names = " ".join(one.packages)
     if len(names) > _PACKAGES_MAX:

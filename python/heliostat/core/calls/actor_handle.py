@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heliostat import _heliostat
 from heliostat.core.calls import signature
-from heliostat.core.calls.options import METHOD, Remembered, check_method_options
+from heliostat.core.calls.options import METHOD, OptionsCache, check_method_options
 from heliostat.core.calls.remote_function import warn_of_dynamic
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def make_slot(
     interface: Interface, actor: _heliostat.ActorOptions, method: Method
 ) -> _heliostat.MethodSlot:
     """Return the slot from which calls of that method are made."""
-    optioned: Remembered[_heliostat.MethodSlot] = Remembered()
+    optioned: OptionsCache[_heliostat.MethodSlot] = OptionsCache()
 
     def on_options(bound: _heliostat.ActorMethod, **options: Any) -> _heliostat.ActorMethod:
         def make() -> _heliostat.MethodSlot:

@@ -315,7 +315,7 @@ def _check_strategy(options: Mapping[str, Any]) -> None:
 T = TypeVar("T")
 
 
-class Remembered(Generic[T]):
+class OptionsCache(Generic[T]):
     """The results of ``.options()``, given again for the same options: they stand inside loops.
 
     Only options that are plain values are looked up, which nobody can change afterwards.

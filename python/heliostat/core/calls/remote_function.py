@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
 
 from heliostat import _heliostat
 from heliostat.core.calls import scheduling, signature
-from heliostat.core.calls.options import Remembered, check_gpus, check_task_options
+from heliostat.core.calls.options import OptionsCache, check_gpus, check_task_options
 from heliostat.core.platform import settings
 from heliostat.core.platform.annotations import RayDeprecationWarning
 from heliostat.core.serialize import pickle_function
@@ -66,7 +66,7 @@ class RemoteFunction(Generic[P, R]):
         self._function_name = function_name(function)
         self._default_options = options
         self._pickled = pickled
-        self._optioned: Remembered[FunctionWithOptions[P, R]] = Remembered()
+        self._optioned: OptionsCache[FunctionWithOptions[P, R]] = OptionsCache()
         functools.update_wrapper(self, function)
         self._settled = _heliostat.TaskOptions(options, pickled.is_generator)
         self.remote = _caller(pickled, self._settled).remote

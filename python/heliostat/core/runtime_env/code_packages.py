@@ -30,7 +30,7 @@ from heliostat.core.driver.daemon import CODE_ARCHIVES, CODE_FOLDERS
 from heliostat.core.platform import auth, settings
 from heliostat.core.runtime_env import archives, file_trees, progress, remote_files, working_dir
 from heliostat.core.runtime_env.archives import ArchiveError
-from heliostat.core.runtime_env.file_trees import Found, TreeError
+from heliostat.core.runtime_env.file_trees import TreeEntry, TreeError
 from heliostat.core.runtime_env.remote_files import PACKAGE, FetchError
 
 # The view of the entry point that this process is, or that began it, within the folder of views.
@@ -143,11 +143,11 @@ def _make_shelves(session: Path) -> None:
 def _of_folder(field: str, path: Path, top: str, excludes: Iterable[str], session: Path) -> str:
     is_file = not path.is_dir()
     entries = (
-        [Found(path.name, path, False)] if is_file else working_dir.found(path, excludes, field)
+        [TreeEntry(path.name, path, False)] if is_file else working_dir.found(path, excludes, field)
     )
     if top:
         inner = (one._replace(name=f"{top}/{one.name}") for one in entries)
-        entries = [Found(top, path, True), *inner]
+        entries = [TreeEntry(top, path, True), *inner]
     node, shelf = _Node(session), session / CODE_ARCHIVES
     try:
         name = file_trees.make(entries, shelf, node.share)

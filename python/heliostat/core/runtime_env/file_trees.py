@@ -47,7 +47,7 @@ class Extent(NamedTuple):
     size: int
 
 
-class Found(NamedTuple):
+class TreeEntry(NamedTuple):
     """An entry of a folder that is to become a tree: its path within, and where it lies."""
 
     name: str
@@ -111,7 +111,7 @@ def _mark(status: os.stat_result) -> list[int]:
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]
 
 
-def make(entries: Iterable[Found], shelf: Path, share: Callable[[str], None]) -> str:
+def make(entries: Iterable[TreeEntry], shelf: Path, share: Callable[[str], None]) -> str:
     """Make a tree of what was found; its name, ``_ray_pkg_<hash>.zip``.
 
     ``share``: is called with the name of each pack, then of the tree, once it lies on the shelf.

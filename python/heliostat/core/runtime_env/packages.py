@@ -175,7 +175,7 @@ def shelf_of(temp_dir: Path) -> Path:
     return temp_dir / "runtime_resources" / "packages"
 
 
-class Made(NamedTuple):
+class InstalledEnvironment(NamedTuple):
     """An environment of this machine. Sizes in bytes, times in seconds (since the epoch, or long)."""
 
     id: str
@@ -189,7 +189,7 @@ class Made(NamedTuple):
     error: str
 
 
-def all_made(shelf: Path) -> list[Made]:
+def all_made(shelf: Path) -> list[InstalledEnvironment]:
     """The environments there are, those used last first, then builds of running sessions that failed."""
     found = []
     for folder in shelf.iterdir() if shelf.is_dir() else ():
@@ -200,17 +200,19 @@ def all_made(shelf: Path) -> list[Made]:
         with contextlib.suppress(OSError, ValueError, KeyError):
             told = json.loads(path.read_text())
             key = path.stem.partition("-")[2]
-            found.append(Made(key, "failed", "", [], 0, None, 0, told["when"], told["error"]))
+            found.append(
+                InstalledEnvironment(key, "failed", "", [], 0, None, 0, told["when"], told["error"])
+            )
     return sorted(found, key=lambda one: (one.state == "failed", -one.last_used))
 
 
-def _look_at(folder: Path) -> Made:
+def _look_at(folder: Path) -> InstalledEnvironment:
     about = _about(folder)
     state = "ready" if (folder / "ready").exists() else "torn"
     if state == "torn" and _is_locked(folder.with_suffix(".making")):
         state = "making"
     uses = (folder / _USES).stat().st_size if (folder / _USES).exists() else 0
-    return Made(
+    return InstalledEnvironment(
         folder.name,
         state,
         about.get("tool", ""),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heliostat.core.platform import settings
-from heliostat.core.runtime_env.file_trees import Found
+from heliostat.core.runtime_env.file_trees import TreeEntry
 
 _FILES = (".gitignore", ".rayignore")
 
@@ -31,7 +31,7 @@ class _Rule:
     includes: bool  # `!`: what earlier lines left out is taken after all
 
 
-def found(source: Path, excludes: Iterable[str], field: str = "working_dir") -> list[Found]:
+def found(source: Path, excludes: Iterable[str], field: str = "working_dir") -> list[TreeEntry]:
     """The files and folders of a folder that are not left out; a folder comes before what is in it.
 
     Raises ``ValueError`` when that takes more than the setting ``max_grpc_message_size``.
@@ -77,7 +77,7 @@ def _walk(
     rules: list[_Rule],
     left: list[int],
     above: frozenset[str],
-) -> Iterator[Found]:
+) -> Iterator[TreeEntry]:
     """`left` holds how many bytes there may still be; `above` are the folders on the way here."""
     real = os.path.realpath(source)
     if real in above:
@@ -93,13 +93,13 @@ def _walk(
         if _is_left_out(name, entry.is_dir(), rules):
             continue
         if entry.is_dir():
-            yield Found(name, Path(entry.path), True)
+            yield TreeEntry(name, Path(entry.path), True)
             yield from _walk(Path(entry.path), f"{name}/", rules, left, above | {real})
         elif entry.is_file():
             left[0] -= entry.stat().st_size
             if left[0] < 0:
                 raise _TooLarge
-            yield Found(name, Path(entry.path), False)
+            yield TreeEntry(name, Path(entry.path), False)
 
 
 def _is_left_out(path: str, is_folder: bool, rules: list[_Rule]) -> bool:

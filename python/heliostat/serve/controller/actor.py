@@ -15,7 +15,7 @@ from heliostat.core.platform import serving
 from heliostat.exceptions import RayActorError, RuntimeEnvSetupError
 from heliostat.serve import building, sockets, specs
 from heliostat.serve.controller import details, reasons, spread
-from heliostat.serve.controller.actor_care import ActorCare
+from heliostat.serve.controller.actor_supervisor import ActorSupervisor
 from heliostat.serve.controller.clock import Clock
 from heliostat.serve.controller.deployment_actors import ActorID, StartActor, StopActor
 from heliostat.serve.controller.health import EXPECTED_SLEEP_S, Health
@@ -24,9 +24,9 @@ from heliostat.serve.controller.machine import Machine, restored, saved
 from heliostat.serve.controller.measurements import Measurements
 from heliostat.serve.controller.parts import Action, App, Build, Publish, Reconfigure, Start, Stop
 from heliostat.serve.controller.proxies import Proxies
-from heliostat.serve.controller.ranks import News, Rank, Worlds
+from heliostat.serve.controller.ranks import DeploymentRanks, Rank, RankUpdate
 from heliostat.serve.controller.storage import Storage
-from heliostat.serve.controller.told import EVERY_S, ToldApplications, written
+from heliostat.serve.controller.told import EVERY_S, ApplicationReporter, written
 from heliostat.serve.controller.watch import Watches
 from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.options import (
@@ -43,9 +43,9 @@ from heliostat.serve.specs import (
     AppSpec,
     DeploymentID,
     DeploymentSpec,
+    ReplicaLocation,
     ReplicaPlace,
     Targets,
-    Whereabouts,
 )
 from heliostat.util.explanation import why as explain
 from heliostat.util.placement_group import PlacementGroup, placement_group, remove_placement_group
@@ -86,22 +86,22 @@ class ServeController:
         self._machine = Machine()
         self._measured = Measurements()
         self._health = Health()
-        self._told = ToldApplications()
+        self._told = ApplicationReporter()
         self._telling: asyncio.Task[None] | None = None
         self._tells = asyncio.Lock()
         self._now = Clock()
         self._actors: dict[str, Any] = {}
         self._groups: dict[str, PlacementGroup] = {}  # of replicas; those of a gang have the same
-        self._care = ActorCare(self._go, self._on_actor_started, self._on_actor_ended)
+        self._supervisor = ActorSupervisor(self._go, self._on_actor_started, self._on_actor_ended)
         self._reconfigured: list[str] = []  # replicas that have not taken a configuration yet
         self._tasks: set[asyncio.Task[None]] = set()
         self._watches = Watches()
         self._ingress: Ingress | None = None
         self._proxies: Proxies | None = None  # on other nodes
-        self._where: dict[str, Whereabouts] = {}  # of replicas
+        self._where: dict[str, ReplicaLocation] = {}  # of replicas
         self._metadata: dict[str, dict[str, Any]] = {}  # what they said of themselves
         self._chosen: dict[str, str] = {}  # nodes of replicas that may not go to any
-        self._worlds = Worlds()
+        self._ranks = DeploymentRanks()
         # The models that replicas have loaded, and what they have recorded, for routers of users' own.
         self._routing: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {}
         self._ports: dict[str, str] = {}  # by which other nodes reach replicas of this one
@@ -448,9 +448,9 @@ class ServeController:
             elif isinstance(action, Stop):
                 self._go(self._stop(action.replica, action.deployment, action.timeout_s))
             elif isinstance(action, StartActor):
-                self._care.start(action)
+                self._supervisor.start(action)
             elif isinstance(action, StopActor):
-                self._go(self._care.stop(action))
+                self._go(self._supervisor.stop(action))
         # A replica that is gone may be the last that was waited for.
         self._wake()
         if self._ticking is None and self._machine.wants_time():
@@ -466,12 +466,12 @@ class ServeController:
         there = {} if known is None else known.replicas
         target = 0 if known is None else known.target
         running = [one.id for one in self._machine.running(key)]
-        for told in self._worlds.settle(key, set(there), running, target):
+        for told in self._ranks.settle(key, set(there), running, target):
             actor = self._actors.get(told.replica)
             if actor is not None:
                 self._go(self._tell_rank(actor, told))
 
-    async def _tell_rank(self, actor: Any, told: News) -> None:
+    async def _tell_rank(self, actor: Any, told: RankUpdate) -> None:
         try:
             await actor.rank.remote(tuple(told.rank), told.world_size)
         except RayActorError:
@@ -612,10 +612,10 @@ class ServeController:
         """A replica's life, from its constructor to its end."""
         actor = self._actors[replica]
         try:
-            where = self._where[replica] = await actor.whereabouts.remote()
+            where = self._where[replica] = await actor.location.remote()
             known = None if where.ranks is None else Rank(*where.ranks)
             size = self._machine.target(key)
-            rank = self._worlds.take(key, replica, where.node, known, size)
+            rank = self._ranks.take(key, replica, where.node, known, size)
             address = await actor.initialize.remote(self._node, tuple(rank))
             self._metadata[replica] = await actor.metadata.remote()
         except Exception as error:
@@ -791,7 +791,7 @@ class ServeController:
         await self.start()
         for known in self._machine.deployments.values():
             for actor in known.actors.running():
-                self._care.adopt(actor)
+                self._supervisor.adopt(actor)
         self._do(self._machine.resume(self._now()))
         for build in self._machine.builds():
             self._go(self._build(build))

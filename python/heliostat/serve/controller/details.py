@@ -23,7 +23,7 @@ from heliostat.serve.options import (
     gRPCOptions,
 )
 from heliostat.serve.schema import ProxyStatus, ReplicaState
-from heliostat.serve.specs import DeploymentSpec, Whereabouts
+from heliostat.serve.specs import DeploymentSpec, ReplicaLocation
 
 # By Ray's name, of the one that is taken where none is given.
 _POLICY = "ray.serve.autoscaling_policy:default_autoscaling_policy"
@@ -134,7 +134,7 @@ def _target_groups(
     ]
 
 
-def place_row(actor: Any, where: Whereabouts | None) -> dict[str, Any]:
+def place_row(actor: Any, where: ReplicaLocation | None) -> dict[str, Any]:
     """The known facts of a replica's process; ``actor`` may be none any more."""
     row = {} if actor is None else {"actor_id": actor._actor_id.hex()}
     if where is not None:

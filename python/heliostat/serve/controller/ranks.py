@@ -100,7 +100,7 @@ class Ranks:
             order.close_gaps()
 
 
-class News(NamedTuple):
+class RankUpdate(NamedTuple):
     """The ranks that a replica is to know."""
 
     replica: str
@@ -108,7 +108,7 @@ class News(NamedTuple):
     world_size: int
 
 
-class Worlds:
+class DeploymentRanks:
     """The ranks of all deployments, and which of them their replicas know."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class Worlds:
 
     def settle(
         self, key: DeploymentID, there: set[str], running: list[str], target: int
-    ) -> list[News]:
+    ) -> list[RankUpdate]:
         """Keep the ranks of replicas that are ``there`` still; return the running ones with news for them."""
         ranks = self._of.get(key)
         if ranks is None:
@@ -150,5 +150,5 @@ class Worlds:
             rank = ranks.of(replica)
             if rank is not None and self._known.get(replica) != (rank, target):
                 self._known[replica] = rank, target
-                told.append(News(replica, rank, target))
+                told.append(RankUpdate(replica, rank, target))
         return told

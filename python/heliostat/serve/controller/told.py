@@ -40,7 +40,7 @@ class _Deployment:
     measured: tuple[float | None, ...] = (None, None, None, None)
 
 
-class ToldApplications:
+class ApplicationReporter:
     """Tells of the applications of one controller."""
 
     def __init__(self) -> None:

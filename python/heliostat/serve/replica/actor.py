@@ -39,13 +39,13 @@ from heliostat.serve.options import (
     TracingConfig,
 )
 from heliostat.serve.replica import passing, rpc
+from heliostat.serve.replica.admission_gate import GENERATOR, AdmissionGate
 from heliostat.serve.replica.answers import TEXT, answer_of, send_items
 from heliostat.serve.replica.connection import PIECE_MAX, Connection, Exchange
 from heliostat.serve.replica.meter import Figures, Meter
 from heliostat.serve.replica.socket import Socket
-from heliostat.serve.replica.turnstile import GENERATOR, Turnstile
 from heliostat.serve.servicers import Method
-from heliostat.serve.specs import DeploymentID, DeploymentSpec, Whereabouts
+from heliostat.serve.specs import DeploymentID, DeploymentSpec, ReplicaLocation
 
 logger = logging.getLogger("ray.serve")
 
@@ -92,7 +92,7 @@ class ReplicaActor:
         self._route = route
         self._config: DeploymentConfig = spec.config
         self._is_counted = spec.config.autoscaling_config is not None  # the controller is told
-        self._gate = Turnstile(spec.config.max_ongoing_requests, self)
+        self._gate = AdmissionGate(spec.config.max_ongoing_requests, self)
         self._gate.set_context(_request_of, request_context)
         self._threads = concurrent.futures.ThreadPoolExecutor(spec.config.max_ongoing_requests)
         self._servable: Any = None
@@ -113,10 +113,10 @@ class ReplicaActor:
         self._routing: asyncio.Task[None] | None = None
         self._news_for_routers = asyncio.Event()
 
-    def whereabouts(self) -> Whereabouts:
+    def location(self) -> ReplicaLocation:
         """Where it is, and which ranks it has, if it has any yet."""
         process = serving.session()
-        return Whereabouts(
+        return ReplicaLocation(
             process["node_id"],
             process["host"],
             os.getpid(),

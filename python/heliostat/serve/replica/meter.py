@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from heliostat.serve.context import ReplicaID
-from heliostat.serve.replica.turnstile import Turnstile
+from heliostat.serve.replica.admission_gate import AdmissionGate
 from heliostat.util.metrics import Counter, Gauge, Histogram
 
 _EVERY_S = 1.0
@@ -52,7 +52,7 @@ def quantile(latencies: dict[int, int], part: float) -> float | None:
 class Meter:
     """The metrics of one replica."""
 
-    def __init__(self, replica: ReplicaID, gate: Turnstile) -> None:
+    def __init__(self, replica: ReplicaID, gate: AdmissionGate) -> None:
         self._gate = gate  # which counts most calls of handles
         key = replica.deployment_id
         self._own = {

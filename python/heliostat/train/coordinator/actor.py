@@ -20,9 +20,9 @@ from heliostat.train.coordinator.checkpoint_book import CheckpointBook, Entry
 from heliostat.train.coordinator.entries import differing_steps, failed, nans, uneven
 from heliostat.train.coordinator.publish import Publisher, new_name
 from heliostat.train.coordinator.rendezvous import Round
-from heliostat.train.coordinator.replicas import ReplicaDesk, open_store
+from heliostat.train.coordinator.replicas import QuorumService, open_store
 from heliostat.train.coordinator.saving import SaveRound
-from heliostat.train.coordinator.steps import StepDesk
+from heliostat.train.coordinator.steps import StepMonitor
 from heliostat.train.coordinator.validations import Validations
 from heliostat.train.coordinator.watch import Watch
 from heliostat.train.memory.versions import Progress as MemoryProgress
@@ -76,12 +76,12 @@ class TrainCoordinator:
         self._resize = False
         self._preemption: PreemptionInfo | None = None
         self._saving: SaveRound | None = None
-        self._desk: ReplicaDesk | None = None
+        self._quorum_service: QuorumService | None = None
         self._memory = MemoryProgress()
         self._noted: set[str] = set()
         # Reports that a loss has made complete, and whose checkpoints are being published.
         self._completing: set[asyncio.Task[None]] = set()
-        self._steps: StepDesk | None = None
+        self._steps: StepMonitor | None = None
         # How often each rank has been replaced for being slow.
         self._replacements: dict[int, int] = {}
         self._store: tuple[str, int, Any] | None = None
@@ -101,7 +101,7 @@ class TrainCoordinator:
         await self._publisher.clear_staging()
         for entry in self._publisher.book.entries:  # those that an earlier coordinator has left
             self._validate(entry)
-        steps = StepDesk(
+        steps = StepMonitor(
             world_size, self._failures, self._replacements, self._emit, self._ask_to_save
         )
         self._steps = steps
@@ -119,9 +119,9 @@ class TrainCoordinator:
         if self._saving is not None:
             self._saving.end()
             self._saving = None
-        if self._desk is not None:
-            self._desk.close()
-            self._desk = None
+        if self._quorum_service is not None:
+            self._quorum_service.close()
+            self._quorum_service = None
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
@@ -140,7 +140,9 @@ class TrainCoordinator:
         assert self._steps is not None
         self._steps.replaces_at_once = True
         if has_quorum:
-            self._desk = ReplicaDesk(groups, size, least, self._emit, self._let_in, is_elastic)
+            self._quorum_service = QuorumService(
+                groups, size, least, self._emit, self._let_in, is_elastic
+            )
         if self._store is None:
             self._store = await asyncio.to_thread(open_store)
         return self._store[:2]
@@ -151,19 +153,19 @@ class TrainCoordinator:
         Returns whether it can be replaced: not once the steps of the run are done. Where ``is_gone`` is
         False it trains still, and goes on if it cannot be replaced.
         """
-        attempt, desk = self._attempt, self._desk
+        attempt, service = self._attempt, self._quorum_service
         if attempt is None or attempt.number != number or attempt.over:
             return False
         # Once the steps are done there is none at which it could join. Nobody waits for it at a report.
-        is_late = desk.quorum.is_finishing if desk is not None else attempt.has_leavers
+        is_late = service.quorum.is_finishing if service is not None else attempt.has_leavers
         if is_late and not is_gone:
             return False
-        if desk is not None and not is_late:
-            desk.lost(group)
+        if service is not None and not is_late:
+            service.lost(group)
         ranks = range(group * attempt.group_size, (group + 1) * attempt.group_size)
         if self._steps is not None:
             self._steps.lost(ranks)
-        if desk is None:
+        if service is None:
             attempt.unaligned.update(ranks)
         if complete := attempt.vacate(ranks):
             # The driver replaces the group meanwhile, however long the storage takes.
@@ -174,15 +176,15 @@ class TrainCoordinator:
 
     async def replica_opened(self, number: int, group: int) -> bool:
         """One more replica group begins, the next by number; whether there are steps that it can take."""
-        attempt, desk = self._attempt, self._desk
+        attempt, service = self._attempt, self._quorum_service
         if attempt is None or attempt.number != number or attempt.over:
             return False
-        if desk.quorum.is_finishing if desk is not None else attempt.has_leavers:
+        if service.quorum.is_finishing if service is not None else attempt.has_leavers:
             return False
         ranks = range(group * attempt.group_size, (group + 1) * attempt.group_size)
         attempt.grow(ranks)
-        if desk is not None:
-            desk.opened(group)
+        if service is not None:
+            service.opened(group)
         else:
             attempt.unaligned.update(ranks)
         if self._steps is not None:
@@ -406,56 +408,56 @@ class TrainCoordinator:
             self._emit("hung", {"ranks": missing, "text": text})
         return text
 
-    # ---- replica groups: the workers' side (see ``ReplicaDesk``) ----
+    # ---- replica groups: the workers' side (see ``QuorumService``) ----
 
     async def replica_join(self, number: int, rank: int, incarnation: int, join: Join) -> Any:
         """Wait to be let in; None: the attempt is over, or it is too late."""
-        desk = self._desk_of(number)
-        return None if desk is None else await desk.join(rank, incarnation, join)
+        service = self._quorum_service_of(number)
+        return None if service is None else await service.join(rank, incarnation, join)
 
     async def replica_edge(self, number: int, rank: int, incarnation: int, at: Arrival) -> Any:
         """Wait for the others between two steps; None: the attempt is over."""
-        desk = self._desk_of(number)
-        return None if desk is None else await desk.edge(rank, incarnation, at)
+        service = self._quorum_service_of(number)
+        return None if service is None else await service.edge(rank, incarnation, at)
 
     async def replica_listen(self, number: int, rank: int, incarnation: int) -> list[Any] | None:
         """Wait for what ``rank`` has to hear; None: nothing any more."""
-        desk = self._desk_of(number)
-        return None if desk is None else await desk.listen(rank, incarnation)
+        service = self._quorum_service_of(number)
+        return None if service is None else await service.listen(rank, incarnation)
 
     async def replica_failed(self, number: int, rank: int, incarnation: int, quorum: int) -> None:
         """``rank`` cannot reach some member of its quorum."""
-        if (desk := self._desk_of(number)) is not None:
-            desk.failed(rank, incarnation, quorum)
+        if (service := self._quorum_service_of(number)) is not None:
+            service.failed(rank, incarnation, quorum)
 
     async def replica_answer(
         self, number: int, rank: int, incarnation: int, quorum: int, progress: Progress
     ) -> None:
         """``rank`` has given its quorum up."""
-        if (desk := self._desk_of(number)) is not None:
-            desk.answer(rank, incarnation, quorum, progress)
+        if (service := self._quorum_service_of(number)) is not None:
+            service.answer(rank, incarnation, quorum, progress)
 
     async def replica_finish(
         self, number: int, rank: int, incarnation: int, progress: Progress
     ) -> None:
         """The steps of ``rank`` are done."""
-        if (desk := self._desk_of(number)) is not None:
-            desk.finish(rank, incarnation, progress)
+        if (service := self._quorum_service_of(number)) is not None:
+            service.finish(rank, incarnation, progress)
 
     async def replica_give(self, number: int, quorum: int, rank: int, state: Any) -> None:
         """The state of a donor, for the newcomers of ``quorum``."""
-        if (desk := self._desk_of(number)) is not None:
-            desk.give(quorum, rank, state)
+        if (service := self._quorum_service_of(number)) is not None:
+            service.give(quorum, rank, state)
 
     async def replica_taken(self, number: int, quorum: int, rank: int) -> None:
         """``rank`` has read the state that it took."""
-        if (desk := self._desk_of(number)) is not None:
-            desk.taken(quorum, rank)
+        if (service := self._quorum_service_of(number)) is not None:
+            service.taken(quorum, rank)
 
     async def replica_take(self, number: int, quorum: int, rank: int) -> Any:
         """Wait for the state of the donor; None: it is gone."""
-        desk = self._desk_of(number)
-        return None if desk is None else await desk.take(quorum, rank)
+        service = self._quorum_service_of(number)
+        return None if service is None else await service.take(quorum, rank)
 
     # ---- inside ----
 
@@ -494,15 +496,15 @@ class TrainCoordinator:
             return None
         return self._saving if self._saving.number == round_ else None
 
-    def _desk_of(self, number: int) -> ReplicaDesk | None:
+    def _quorum_service_of(self, number: int) -> QuorumService | None:
         attempt = self._attempt
         if attempt is None or attempt.number != number or attempt.over:
             return None
-        return self._desk
+        return self._quorum_service
 
     def _is_outside(self, rank: int) -> bool:
         """Whether a replaced worker is not yet let in: the others do not wait for it."""
-        return self._desk is not None and rank in self._desk.outside
+        return self._quorum_service is not None and rank in self._quorum_service.outside
 
     def _let_in(self, ranks: list[int]) -> None:
         if self._attempt is not None:
@@ -590,7 +592,11 @@ class TrainCoordinator:
 
     def _uneven(self, attempt: Attempt, entries: dict[int, ReportEntry]) -> str:
         """Said once: of the next report the same is true."""
-        if self._desk is not None or attempt.has_foreign_quorum or "uneven" in self._noted:
+        if (
+            self._quorum_service is not None
+            or attempt.has_foreign_quorum
+            or "uneven" in self._noted
+        ):
             return ""  # who is missing in a replica group was lost
         meeting = attempt.meetings[REPORT]
         returned = (meeting.gone & meeting.seen) - attempt.lost - set(entries)

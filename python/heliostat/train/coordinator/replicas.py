@@ -48,7 +48,7 @@ def open_store() -> tuple[str, int, Any]:
     return address, int(store.port), store
 
 
-class ReplicaDesk:
+class QuorumService:
     """One attempt's quorum: who waits for an answer, and what is to be told to whom."""
 
     def __init__(

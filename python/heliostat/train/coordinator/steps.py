@@ -13,7 +13,7 @@ from heliostat.train.steps.words import Beat
 _TELL_S = 1.0
 
 
-class StepDesk:
+class StepMonitor:
     """One attempt's step times.
 
     A slow rank that is to be replaced is told at once where replica groups go on without it; else it is

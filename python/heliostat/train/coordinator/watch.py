@@ -15,7 +15,7 @@ from heliostat.train.coordinator.attempt import (
     ranks_text,
 )
 from heliostat.train.coordinator.rendezvous import Round
-from heliostat.train.coordinator.steps import StepDesk
+from heliostat.train.coordinator.steps import StepMonitor
 from heliostat.train.errors import MissingRankError
 from heliostat.train.messages import Reply
 from heliostat.train.settings import TrainSettings
@@ -41,7 +41,7 @@ class Watch:
         settings: TrainSettings,
         emit: Callable[[str, dict[str, Any]], None],
         complete: Callable[[Attempt, str, Round], Awaitable[None]],
-        steps: StepDesk,
+        steps: StepMonitor,
     ) -> None:
         self._attempt = attempt
         self._settings = settings

@@ -20,7 +20,7 @@ logger = logging.getLogger("ray.serve")
 _PERIOD_S, _ANSWER_S, _MISSED_MAX = 1.0, 30.0, 3
 
 
-class ActorCare:
+class ActorSupervisor:
     """The actors of all deployments."""
 
     def __init__(

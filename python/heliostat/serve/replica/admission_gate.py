@@ -24,13 +24,13 @@ class Hooks(Protocol):
         """There is something to tell."""
 
 
-class Turnstile(serving.GateBase):
+class AdmissionGate(serving.GateBase):
     """A bound of requests at a time; further ones go in the order in which they came.
 
     ``begin`` begins a call as ``serve_gate.rs`` says. ``hooks``: who is told of what is rare.
     """
 
-    def __new__(cls, most: int, hooks: Hooks | None = None) -> Turnstile:
+    def __new__(cls, most: int, hooks: Hooks | None = None) -> AdmissionGate:
         """One with that many places."""
         return super().__new__(cls, most, deque())
 
