@@ -175,55 +175,17 @@ class Tuner:
             return self._run_in(folder, store, callbacks)
 
     def _run_in(self, folder: str, store: Store, callbacks: CallbackList) -> ResultGrid:
-        config, run = self._tune, self._run
         search, searcher = self._search(store)
-        assert run.checkpoint_config is not None
-        metric = config.metric or search.scheduler.metric
-        mode = config.mode or search.scheduler.mode
-        about = metric, mode, search.source.total
-        told = ToldSearch(os.path.basename(self._address.rstrip("/")), self._address, *about)
-        callbacks = CallbackList(
-            [*callbacks, told]
-        )  # behind the others, whose places their states have
-        limited = getattr(config.search_alg, "max_concurrent", 0) or 0
-        announce(
-            folder,
-            self._names.prefix,
-            search.source.total,
-            config.max_concurrent_trials or limited or getattr(searcher, "max_concurrent", 0),
-        )
-        loop = Loop(
-            search,
-            store,
-            self._trainable,
-            os.path.basename(self._address.rstrip("/")),
-            run.checkpoint_config,
-            callbacks,
-            config.reuse_actors,
-            config.max_concurrent_trials or (0 if searcher else limited),
-            searcher.save if searcher else None,
-            log_files(run.log_to_file),
-            self._variables,
-        )
-        try:
-            callbacks.setup(
-                stop=run.stop if isinstance(run.stop, Mapping) else {},
-                num_samples=_count(config.num_samples),
-                time_budget_s=config.time_budget_s,
-                total_num_samples=_count(search.source.total),
-            )
-            if self._restored is not None and callbacks.can_restore(folder):
-                callbacks.restore_from_dir(folder)
-        except BaseException:
-            store.close()
-            raise
+        metric = self._tune.metric or search.scheduler.metric
+        mode = self._tune.mode or search.scheduler.mode
+        name = os.path.basename(self._address.rstrip("/"))
+        told = ToldSearch(name, self._address, metric, mode, search.source.total)
+        # Behind the others, whose places their states have.
+        callbacks = CallbackList([*callbacks, told])
+        loop = self._open_loop(folder, search, store, callbacks, searcher)
+        self._set_up_callbacks(folder, search, store, callbacks)
+        progress = self._progress(metric, mode, search.source.total)
         is_interrupted = False
-        verbose = 1 if run.verbose is None else int(run.verbose)
-        progress: Progress
-        if run.progress_reporter is not None and verbose:
-            progress = Reported(run.progress_reporter, *about)
-        else:
-            progress = open_progress(verbose, *about, config.time_budget_s)
         try:
             with _Interruptible():
                 loop.run(progress)
@@ -243,14 +205,7 @@ class Tuner:
                 store.close(is_complete=False)
             if isinstance(error, TuneError):
                 raise
-            if isinstance(error, OSError) and _is_below(folder, error.filename):
-                raise TuneError(
-                    f"The search cannot write {error.filename}: {error.strerror}. Make it possible, and go "
-                    f"on with {_again(folder)}."
-                ) from error
-            raise search_error(error)(
-                f"The search ended with {type(error).__name__}: {error}"
-            ) from error
+            raise _as_search_error(error, folder) from error
         told.end(search.get_trials(), "INTERRUPTED" if is_interrupted else "FINISHED")
         callbacks.on_experiment_end(trials=search.get_trials())
         progress.end(search.get_trials(), self._address)
@@ -258,15 +213,78 @@ class Tuner:
             print(  # noqa: T201 # for the person who pressed the keys
                 f"The search was interrupted. To go on: {_again(self._address)}", flush=True
             )
+        return self._results(folder, search)
+
+    def _open_loop(
+        self,
+        folder: str,
+        search: Search,
+        store: Store,
+        callbacks: CallbackList,
+        searcher: Searcher | None,
+    ) -> Loop:
+        """Make the loop over the trials, and tell the head how many of them may run at a time."""
+        config, run = self._tune, self._run
+        assert run.checkpoint_config is not None
+        limited = getattr(config.search_alg, "max_concurrent", 0) or 0
+        announce(
+            folder,
+            self._names.prefix,
+            search.source.total,
+            config.max_concurrent_trials or limited or getattr(searcher, "max_concurrent", 0),
+        )
+        return Loop(
+            search,
+            store,
+            self._trainable,
+            os.path.basename(self._address.rstrip("/")),
+            run.checkpoint_config,
+            callbacks,
+            config.reuse_actors,
+            config.max_concurrent_trials or (0 if searcher else limited),
+            searcher.save if searcher else None,
+            log_files(run.log_to_file),
+            self._variables,
+        )
+
+    def _set_up_callbacks(
+        self, folder: str, search: Search, store: Store, callbacks: CallbackList
+    ) -> None:
+        """Tell callbacks of the search, and give them back what they saved of a restored one."""
+        stop = self._run.stop
+        try:
+            callbacks.setup(
+                stop=stop if isinstance(stop, Mapping) else {},
+                num_samples=_count(self._tune.num_samples),
+                time_budget_s=self._tune.time_budget_s,
+                total_num_samples=_count(search.source.total),
+            )
+            if self._restored is not None and callbacks.can_restore(folder):
+                callbacks.restore_from_dir(folder)
+        except BaseException:
+            store.close()
+            raise
+
+    def _progress(self, metric: str | None, mode: str | None, total: int | None) -> Progress:
+        """What prints the state of the search: the user's reporter, or Tune's own lines."""
+        verbose = 1 if self._run.verbose is None else int(self._run.verbose)
+        if self._run.progress_reporter is not None and verbose:
+            return Reported(self._run.progress_reporter, metric, mode, total)
+        return open_progress(verbose, metric, mode, total, self._tune.time_budget_s)
+
+    def _results(self, folder: str, search: Search) -> ResultGrid:
+        """The results of all trials; raises a trial's error where ``fail_fast="raise"``."""
+        run = self._run
+        assert run.checkpoint_config is not None
+        assert run.failure_config is not None
         self._grid = ResultGrid.of(
             search.get_trials(),
             folder,
-            config.metric,
-            config.mode,
+            self._tune.metric,
+            self._tune.mode,
             run.checkpoint_config,
             self._storage,
         )
-        assert run.failure_config is not None
         if run.failure_config.fail_fast == "raise" and self._grid.errors:
             raise self._grid.errors[0]
         return self._grid
@@ -660,6 +678,16 @@ def _located(
 
 def _is_below(folder: str, path: object) -> bool:
     return isinstance(path, str) and path.startswith(os.path.join(folder, ""))
+
+
+def _as_search_error(error: Exception, folder: str) -> TuneError:
+    """The error that the search ends with because of another one."""
+    if isinstance(error, OSError) and _is_below(folder, error.filename):
+        return TuneError(
+            f"The search cannot write {error.filename}: {error.strerror}. Make it possible, and go "
+            f"on with {_again(folder)}."
+        )
+    return search_error(error)(f"The search ended with {type(error).__name__}: {error}")
 
 
 def _again(folder: str) -> str:
