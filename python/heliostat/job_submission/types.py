@@ -1,4 +1,7 @@
-"""The jobs API's details of a job. ``JobDetails`` and ``DriverInfo`` are those without Pydantic."""
+"""The jobs API's details of a job.
+
+``JobDetails`` and ``DriverInfo`` are those without Pydantic; ``models`` makes Pydantic's of their fields.
+"""
 
 from __future__ import annotations
 
@@ -125,17 +128,17 @@ class DriverInfo(_Told):
     pid: str
 
 
-@dataclass
+@dataclass(kw_only=True)
 class JobDetails(_Told):
     """A job, submitted or a driver that connected by itself.
 
     Attributes:
         type: ``SUBMISSION`` or ``DRIVER``.
-        status: Where it is.
-        entrypoint: The command.
         job_id: The driver's id, once there is one.
         submission_id: The id that ``submit_job`` returned.
         driver_info: The driver's process.
+        status: Where it is.
+        entrypoint: The command.
         message: What happened, for people.
         error_type: Why it failed.
         start_time: Milliseconds since 1970.
@@ -157,11 +160,11 @@ class JobDetails(_Told):
     """
 
     type: JobType
-    status: JobStatus
-    entrypoint: str
     job_id: str | None = None
     submission_id: str | None = None
-    driver_info: DriverInfo | Mapping[str, Any] | None = None
+    driver_info: DriverInfo | None = None
+    status: JobStatus
+    entrypoint: str
     message: str | None = None
     error_type: str | None = None
     start_time: int | None = None
@@ -175,8 +178,9 @@ class JobDetails(_Told):
     def __post_init__(self) -> None:
         self.type = JobType(self.type)
         self.status = JobStatus(self.status)
-        if isinstance(self.driver_info, Mapping):
-            self.driver_info = DriverInfo.of(self.driver_info)
+        given: Any = self.driver_info
+        if isinstance(given, Mapping):
+            self.driver_info = DriverInfo.of(given)
 
 
 @dataclass
