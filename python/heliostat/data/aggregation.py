@@ -23,7 +23,7 @@ def checked(aggs: Iterable[object]) -> None:
 
     Raises:
         ValueError: There is nothing.
-        TypeError: Something is no aggregation.
+        TypeError: Something is not an aggregation.
     """
     some = False
     for one in aggs:

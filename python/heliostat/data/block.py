@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("pandas", "pyarrow", "numpy", None)
-ITEM = "item"  # the column of values that are no dicts
+ITEM = "item"  # the column of values that are not dicts
 DATA = "data"  # the column of arrays
 ROWS_AT_ONCE = 4096  # rows that are collected into a table
 

@@ -192,7 +192,7 @@ class GroupedData:
 
         Raises:
             ValueError: There is none.
-            TypeError: One is no aggregation.
+            TypeError: One is not an aggregation.
 
         Examples:
             >>> import ray

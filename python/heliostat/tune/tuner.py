@@ -142,7 +142,7 @@ class Tuner:
             _resources_per_trial = as_resources(_resources_per_trial)
         self._resources_per_trial = _resources_per_trial
         self._folder = ""
-        self._storage: ArrowStorage | None = None  # of the search, where that is no disk
+        self._storage: ArrowStorage | None = None  # of the search, where that is not a disk
         self._restored_from = ""  # as the program wrote it
         self._grid: ResultGrid | None = None
         self._folders = {trial.folder for trial in _restored[1]} if _restored else set()

@@ -72,7 +72,7 @@ class Told:
             "written_at": time.time(),
             "seen": seen,
         }
-        # Names come from users: what is no number of JSON, or no UTF-8, must not hide the rest.
+        # Names come from users: what is not a number of JSON, or not UTF-8, must not hide the rest.
         try:
             text = json.dumps(about, ensure_ascii=False, default=str, allow_nan=False)
         except (ValueError, TypeError):

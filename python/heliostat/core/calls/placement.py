@@ -172,7 +172,7 @@ def placement_group(
 
     Raises:
         ValueError: an argument makes no sense.
-        TypeError: the name is no text.
+        TypeError: the name is not a text.
         RaySystemError: the name is taken.
 
     Examples:

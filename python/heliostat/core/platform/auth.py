@@ -1,7 +1,7 @@
 """The cluster's token: every connection shows it (AUTH-1).
 
 A cluster that was started with ``AUTH_MODE=disabled`` asks nobody for one. Its processes show each other
-``OPEN_TOKEN``, which is no secret.
+``OPEN_TOKEN``, which is not a secret.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ READY_FILE = "node.json"  # in a session's folder; its daemon writes it
 
 logger = logging.getLogger("heliostat")
 
-_warned: set[str] = set()  # sentences about variables that are no settings
+_warned: set[str] = set()  # sentences about variables that are not settings
 
 
 def text(name: str) -> str:

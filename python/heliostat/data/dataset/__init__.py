@@ -178,7 +178,7 @@ class Dataset(Writers):
 
         Raises:
             ValueError: There is none.
-            TypeError: One is no aggregation.
+            TypeError: One is not an aggregation.
 
         Examples:
             >>> import ray

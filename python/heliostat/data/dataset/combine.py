@@ -22,7 +22,7 @@ def plans(method: str, others: Iterable[object]) -> list[Operator]:
         others: The datasets.
 
     Raises:
-        TypeError: One is no dataset.
+        TypeError: One is not a dataset.
     """
     found = []
     for other in others:

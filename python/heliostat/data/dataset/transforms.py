@@ -428,7 +428,7 @@ class Transforms(Base):
             *other: The other datasets.
 
         Raises:
-            TypeError: One is no dataset.
+            TypeError: One is not a dataset.
 
         Examples:
             >>> import ray

@@ -569,7 +569,7 @@ class BinaryExpr(Call):
         right: Its right operand; of ``Operation.IN`` a literal of a list.
 
     Raises:
-        TypeError: The operation has not two operands, or the right one is no literal of a list.
+        TypeError: The operation has not two operands, or the right one is not a literal list.
     """
 
     def __init__(self, op: Operation, left: Expr, right: Expr) -> None:

@@ -39,7 +39,7 @@ class ClickHouseTableSettings:
     Args:
         engine: Its engine, with arguments.
         order_by: Its ORDER BY. Default: of the table that is replaced; else the first column of times, else
-            the first that is no text, else the first.
+            the first that is not text, else the first.
         partition_by: Its PARTITION BY. Default: none.
         primary_key: Its PRIMARY KEY, without brackets. Default: none.
         settings: Its SETTINGS. Default: none.

@@ -75,7 +75,7 @@ def from_items(
         override_num_blocks: Blocks to make. Default: one per row, 200 at most.
 
     Raises:
-        TypeError: It is no list.
+        TypeError: It is not a list.
 
     Examples:
         >>> import ray

@@ -14,7 +14,7 @@ from heliostat.rllib.env.single_agent_episode import SingleAgentEpisode
 from heliostat.rllib.utils.compression import pack_if_needed, unpack_if_needed
 from heliostat.rllib.utils.nest import at, first, leaves, mapped
 
-# Columns of rows that are no outputs of the module.
+# Columns of rows that are not outputs of the module.
 _KNOWN = {
     *(Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS),
     *(Columns.TRUNCATEDS, Columns.EPS_ID, Columns.AGENT_ID, Columns.MODULE_ID, Columns.INFOS),

@@ -634,7 +634,7 @@ class Machine:
             lacks_room = not absent and excess <= 0 and bool(waiting)
             has_waited = lacks_room and now - min(one.since for one in waiting) > ROOM_S
             units = gangs.units(serving)
-            # Gangs of another size than before leave a rest, which is no whole gang.
+            # Gangs of another size than before leave a rest, which is not a whole gang.
             is_stuck = excess > 0 and not waiting and not gangs.first_of(units, excess)
             if units and (has_waited or is_stuck):
                 stops += units[0]

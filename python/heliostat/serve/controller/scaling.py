@@ -179,7 +179,7 @@ class Scaler:
         assert self._policy is not None
         try:
             desired, state = self._policy(self.context(target, now, running))
-            math.ceil(desired)  # raises for what is no finite number
+            math.ceil(desired)  # raises for what is not a finite number
             state = dict(state or {})
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"

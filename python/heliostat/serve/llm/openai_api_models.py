@@ -77,7 +77,7 @@ class _Request(_Body):
 
     @property
     def stops(self) -> list[str]:
-        """Texts that end an answer, and are no part of it."""
+        """Texts that end an answer, and are not part of it."""
         given = self.stop or []
         return [given] if isinstance(given, str) else list(given)
 

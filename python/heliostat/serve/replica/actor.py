@@ -445,7 +445,7 @@ class ReplicaActor:
         if self._config.request_router_config is None or self._config.own_routing() is None:
             return False
         kind = exchange.scope["type"]
-        if isinstance(exchange, passing.Passed) or kind == "websocket":
+        if isinstance(exchange, passing.ForwardedRequest) or kind == "websocket":
             return False
         return kind == "http" or not self._rpc_method(exchange.scope["path"]).takes_stream
 

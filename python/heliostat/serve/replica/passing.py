@@ -69,7 +69,7 @@ class _Passing(Call):
         return stream.options(_generator_backpressure_num_objects=_AHEAD_MAX).remote  # type: ignore[no-any-return] # a handle's
 
 
-class Passed(Exchange):
+class ForwardedRequest(Exchange):
     """A request that another replica has from an ingress, and passes on to this one."""
 
     def __init__(self, scope: dict[str, Any], body: bytes, number: int) -> None:
@@ -130,7 +130,7 @@ async def answers(
 
     Raises ``ReplicaUnavailableError`` where it was not begun.
     """
-    passed = Passed(scope, body, number)
+    passed = ForwardedRequest(scope, body, number)
     passed.task = asyncio.get_running_loop().create_task(serve(passed))
     passed.task.add_done_callback(lambda _: passed.changed.set())
     try:

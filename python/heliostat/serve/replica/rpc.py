@@ -42,7 +42,7 @@ _COMPRESSORS: dict[int, tuple[bytes, Callable[[bytes], bytes] | None]] = {
     1: (b"deflate", zlib.compress),
     2: (b"gzip", gzip.compress),
 }
-# Headers of the transport, which are no metadata.
+# Headers of the transport, which are not metadata.
 _TRANSPORT = {"te", "content-type", "content-length", "host", "x-request-id"}
 # A status travels in a header, which clients bound at 8 KiB.
 _DETAILS_MAX = 4096

@@ -23,11 +23,11 @@ def order_by_node(node_ids: Sequence[str], previous: Sequence[int | None]) -> li
     each node are brought together, nodes in the order of the lowest rank on them.
     """
     vacant = iter(sorted(set(range(len(node_ids))) - {p for p in previous if p is not None}))
-    wish = [p if p is not None else next(vacant, len(node_ids)) for p in previous]
+    wanted = [p if p is not None else next(vacant, len(node_ids)) for p in previous]
     first: dict[str, int] = {}
-    for node, rank in zip(node_ids, wish, strict=True):
+    for node, rank in zip(node_ids, wanted, strict=True):
         first[node] = min(first.get(node, rank), rank)
-    return sorted(range(len(node_ids)), key=lambda i: (first[node_ids[i]], wish[i], i))
+    return sorted(range(len(node_ids)), key=lambda i: (first[node_ids[i]], wanted[i], i))
 
 
 def ranks_of(node_ids: Sequence[str]) -> list[Ranks]:

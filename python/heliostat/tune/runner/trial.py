@@ -96,7 +96,7 @@ class Trial:
         default_factory=lambda: PlacementGroupFactory([{"CPU": 1}])
     )
     stopping_criterion: dict[str, float] = field(default_factory=dict)
-    storage: ArrowStorage | None = None  # of its checkpoints, where that is no disk
+    storage: ArrowStorage | None = None  # of its checkpoints, where that is not a disk
     checkpoint_config: CheckpointConfig | None = None
     max_failures: int = 0
     export_formats: list[str] | None = None
