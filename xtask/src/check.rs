@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 
 use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, command, have};
+use crate::stamp::{self, Inputs};
 
 /// The formatters and the linters, cheapest first; all of them run, whatever the first one finds.
 pub(crate) fn lint() -> Outcome {
@@ -219,11 +221,38 @@ fn failed_program(line: &str) -> Option<&str> {
 
 /// The site of the pages below docs/.
 pub(crate) fn docs() -> Outcome {
-    let mut build = command(python::documented()?.program("mkdocs"));
-    // The program advertises its next release, which is another program.
-    sh::run(build.args(["build", "--strict", "--quiet"]).env("NO_MKDOCS_2_WARNING", "1"))?;
-    println!("{}", sh::root().join("target/site/index.html").display());
+    let venv = python::documented()?;
+    let index = sh::root().join("target/site/index.html");
+    let stamp = sh::root().join("target/site.stamp");
+    if !index.exists() && stamp.exists() {
+        std::fs::remove_file(&stamp).map_err(|error| format!("{}: {error}", stamp.display()))?;
+    }
+    stamp::step(&stamp, &inputs_of_site()?.digest(), || {
+        let mut build = command(venv.program("mkdocs"));
+        // The program advertises its next release, which is another program.
+        sh::run(build.args(["build", "--strict", "--quiet"]).env("NO_MKDOCS_2_WARNING", "1"))
+    })?;
+    println!("{}", index.display());
     Ok(())
+}
+
+/// The pages, the docstrings that they show, the programs that make the site, and what these read of the environment.
+fn inputs_of_site() -> Outcome<Inputs> {
+    let mut git = command("git");
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
+    let listed = sh::read(git.args([
+        "docs",
+        "python",
+        "xtask",
+        "requirements",
+        "mkdocs.yml",
+        "Cargo.toml",
+    ]))?;
+    let files: Vec<PathBuf> =
+        listed.lines().map(|line| sh::root().join(line)).filter(|path| path.is_file()).collect();
+    let addresses = ["SITE_URL", "REPOSITORY_URL", "SITE_VERSION"]
+        .map(|name| std::env::var(name).unwrap_or_default());
+    Inputs::new().words(&addresses).files(&files)
 }
 
 /// Runs the checks that only a GPU can make; returns the program's own exit code, which says whether there is one.
