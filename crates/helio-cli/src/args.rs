@@ -547,6 +547,9 @@ pub(crate) struct Summary {
     /// Form of the output: a table with the sums below it unless it is json or yaml.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
+    /// Show tables whole, however narrow the terminal is; elsewhere they always are.
+    #[arg(long)]
+    pub(crate) wide: bool,
     #[arg(long, hide = true)]
     timeout: Option<f64>,
     #[command(flatten)]

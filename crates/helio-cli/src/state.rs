@@ -147,7 +147,10 @@ pub(crate) fn summarize(args: &Summary) -> Result<(), String> {
         }
     };
     match args.format {
-        Format::Default | Format::Table => output::print(&summary_table(resource, &summary)),
+        Format::Default | Format::Table => {
+            let width = table::terminal().filter(|_| !args.wide);
+            output::print(&summary_table(resource, &summary, width));
+        }
         Format::Yaml => output::print(&yaml(
             &[summary.as_object().cloned().unwrap_or_default()],
             &summary
@@ -181,8 +184,8 @@ fn summary_columns(resource: Resource) -> &'static [(&'static str, &'static str)
     }
 }
 
-/// A line for each group, the sums below it.
-fn summary_table(resource: Resource, summary: &Value) -> String {
+/// A line for each group, the sums below it; `width`: of the terminal that lines are to fit into.
+fn summary_table(resource: Resource, summary: &Value, width: Option<usize>) -> String {
     let columns = summary_columns(resource);
     let groups = summary["summary"].as_object().into_iter().flatten();
     let rows: Vec<Row> = groups
@@ -205,7 +208,10 @@ fn summary_table(resource: Resource, summary: &Value) -> String {
         })
         .collect();
     let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
-    let mut text = table::whole(&rows, &titles);
+    let mut text = match width {
+        Some(width) => table::named_within(width, &rows, &titles),
+        None => table::whole(&rows, &titles),
+    };
     for (name, value) in summary.as_object().into_iter().flatten() {
         if name.starts_with("total_") || name == "note" {
             let name = name.replace('_', " ");
@@ -280,11 +286,28 @@ mod tests {
             json!({"func_or_class_name": "f", "state": "RUNNING", "type": "NORMAL_TASK"}),
         ];
         let rows: Vec<Row> = rows.iter().filter_map(|row| row.as_object().cloned()).collect();
-        let text = summary_table(Resource::Tasks, &json!(summary::tasks(&rows, &[])));
+        let text = summary_table(Resource::Tasks, &json!(summary::tasks(&rows, &[])), None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "FUNCTION  TYPE         STATES");
         assert_eq!(lines[1], "f         NORMAL_TASK  FINISHED: 1, RUNNING: 1");
         assert!(lines.contains(&"total tasks: 2"), "{text}");
+    }
+
+    #[test]
+    fn a_summary_fits_the_terminal() {
+        let name = |end: &str| format!("{}{end}", "a_function_with_a_long_name_".repeat(5));
+        let row = |name: String, state: &str| json!({"func_or_class_name": name, "state": state, "type": "ACTOR_TASK"});
+        let rows = [row(name("x"), "FINISHED"), row(name("y"), "PENDING_NODE_ASSIGNMENT")];
+        let rows: Vec<Row> = rows.iter().filter_map(|row| row.as_object().cloned()).collect();
+        let told = json!(summary::tasks(&rows, &[]));
+        for width in [40, 80, 100, 160] {
+            let text = summary_table(Resource::Tasks, &told, Some(width));
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+        }
+        let text = summary_table(Resource::Tasks, &told, Some(80));
+        assert!(text.contains("PENDING_NODE_ASSIGNMENT: 1"), "{text}");
+        assert!(text.contains("_x") && text.contains("_y"), "the ends of names differ: {text}");
+        assert!(summary_table(Resource::Tasks, &told, None).contains(&name("x")));
     }
 
     #[test]

@@ -12,6 +12,10 @@ const ID: usize = 9;
 /// Other cells are made no narrower than that before columns are left out.
 const NARROW: usize = 10;
 const BETWEEN: usize = 2;
+/// Names are made no narrower than that before columns are left out.
+const NAME: usize = 24;
+/// The length of a name's end that is kept, in characters.
+const TAIL: usize = 16;
 /// The cell of a value that is not there, as Python and Ray write it.
 const NOTHING: &str = "None";
 
@@ -80,6 +84,31 @@ pub(crate) fn within(width: usize, rows: &[Row], columns: &[&str]) -> String {
         text.push_str(&folded(&said, width));
     }
     text
+}
+
+/// Rows whose first column is a name instead of an id: the middle of long names gives way before other columns do.
+pub(crate) fn named_within(width: usize, rows: &[Row], columns: &[&str]) -> String {
+    let lines = cells(rows, columns);
+    let others: usize = widths(&lines).iter().skip(1).map(|wide| wide + BETWEEN).sum();
+    let room = width.saturating_sub(others).max(NAME);
+    let mut shortened = rows.to_vec();
+    for row in &mut shortened {
+        if let Some(name) = columns.first().and_then(|first| row.get_mut(*first)) {
+            *name = middle_cut(&shown(name), room).into();
+        }
+    }
+    within(width, &shortened, columns)
+}
+
+/// A text of at most so many characters: of a longer one the middle is left out, as names differ at their ends.
+fn middle_cut(text: &str, width: usize) -> String {
+    let long = text.chars().count();
+    if long <= width {
+        return text.to_owned();
+    }
+    let tail = (width.saturating_sub(1) / 2).min(TAIL);
+    let head = width.saturating_sub(1 + tail);
+    text.chars().take(head).chain(['…']).chain(text.chars().skip(long - tail)).collect()
 }
 
 /// A sentence in lines of so many characters.

@@ -183,14 +183,20 @@ impl Line {
         Some((self.all().filter(|(_, (place, _))| *place < own).count(), node))
     }
 
+    /// All calls in their order, each with the node for which it waits.
+    pub(super) fn in_order(&self) -> Vec<(Option<NodeId>, TaskId)> {
+        let mut all: Vec<_> = self.all().collect();
+        all.sort_unstable_by_key(|(_, (place, _))| *place);
+        all.into_iter().map(|(node, (_, id))| (node, id)).collect()
+    }
+
     pub(super) fn contains(&self, id: TaskId) -> bool {
         self.all().any(|(_, (_, waiting))| waiting == id)
     }
 
     /// Takes all calls, in their order.
     pub(super) fn take_all(&mut self) -> Vec<TaskId> {
-        let mut all: Vec<Waiting> = self.all().map(|(_, one)| one).collect();
-        all.sort_unstable();
+        let all = self.in_order();
         *self = Self::default();
         all.into_iter().map(|(_, id)| id).collect()
     }

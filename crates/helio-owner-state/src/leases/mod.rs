@@ -12,6 +12,7 @@ mod goal;
 mod line;
 pub(crate) mod lost;
 mod pause;
+mod places;
 mod queue;
 mod requests;
 mod why;
@@ -29,6 +30,7 @@ pub(crate) use env::Env;
 use goal::{Asked, Goal};
 use line::{Line, Room};
 use pause::Pauses;
+pub(crate) use places::Places;
 
 /// How long an idle lease is kept, in microseconds.
 const LINGER_US: u64 = 200_000;

@@ -4,12 +4,32 @@ use helio_types::TaskId;
 
 use super::Leases;
 use super::goal::Goal;
+use super::places::{Place, Places};
 use crate::why::{NextHop, Why};
 
 /// How many of the calls that others wait for are named.
 const NAMED_MAX: usize = 4;
 
 impl Leases {
+    /// Where the call waits; `None`: it is in no line.
+    pub(crate) fn place(&self, task: TaskId) -> Option<Place> {
+        let mut classes = self.classes.iter().enumerate();
+        classes.find_map(|(class, of)| {
+            let (before, node) = of.queue.position(task)?;
+            Some(Place { class, before, node })
+        })
+    }
+
+    /// Where all calls wait.
+    pub(crate) fn places(&self) -> Places {
+        let classes = self.classes.iter().enumerate();
+        let all = classes.flat_map(|(class, of)| {
+            let line = of.queue.in_order().into_iter().enumerate();
+            line.map(move |(before, (node, id))| (id, Place { class, before, node }))
+        });
+        Places::new(all)
+    }
+
     pub(crate) fn name_of_request(&self, request: u64) -> Option<&str> {
         let mut classes = self.classes.iter();
         let class = classes.find(|class| class.requests.contains_key(&request))?;
@@ -42,17 +62,15 @@ impl Leases {
     /// **WHY-1** What a queued call waits for.
     pub(crate) fn why(
         &self,
-        task: TaskId,
+        place: Option<Place>,
         name: &str,
         name_of: impl Fn(TaskId) -> Option<String>,
     ) -> Why {
-        let mut classes = self.classes.iter().enumerate();
-        let Some((index, class, (place, node))) =
-            classes.find_map(|(index, class)| Some((index, class, class.queue.position(task)?)))
-        else {
+        let Some(Place { class: index, before, node }) = place else {
             return Why { text: format!("{name} is about to be queued."), next: None };
         };
-        let before = match place {
+        let class = &self.classes[index];
+        let before = match before {
             0 => String::new(),
             1 => "; 1 call of its kind comes first".to_owned(),
             n => format!("; {n} calls of its kind come first"),

@@ -7,11 +7,15 @@ use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{ActorId, ObjectId};
 
 use super::Owner;
+use super::why::Asked;
 use crate::calls::{State, Task};
 use crate::history::{ENDED_MAX, Ended};
 use crate::objects::{Object, Objects};
 use crate::spec::Target;
 use crate::value::Stored;
+
+/// For an answer about more calls than that, the places of all that wait are looked up at once.
+const PLACES_FROM: usize = 32;
 
 impl Owner {
     /// Calls that ended since the process began: well, and badly.
@@ -50,9 +54,10 @@ impl Owner {
         for ended in latest.clone().skip(told) {
             ended.count(&mut others, true);
         }
-        let open = open.into_iter().take(limit).map(|task| self.open_row(task, now, &wall));
-        let ended = latest.take(told).map(|ended| ended.row(&wall));
-        (open.chain(ended).collect(), others)
+        open.truncate(limit);
+        let mut rows = self.open_rows(&open, now, &wall);
+        rows.extend(latest.take(told).map(|ended| ended.row(&wall)));
+        (rows, others)
     }
 
     /// All calls that this process has made, counted by name and phase: first attempts, and those that are attempts of a
@@ -98,11 +103,18 @@ impl Owner {
         };
         let mut open = self.calls.iter().filter(is_new);
         let room = limit - rows.len();
-        rows.extend(open.by_ref().take(room).map(|task| self.open_row(task, now, &wall)));
+        let told: Vec<&Task> = open.by_ref().take(room).collect();
+        rows.extend(self.open_rows(&told, now, &wall));
         (rows, is_gapped || open.next().is_some())
     }
 
-    fn open_row(&self, task: &Task, now: u64, wall: &impl Fn(u64) -> u64) -> TaskRow {
+    fn open_rows(&self, tasks: &[&Task], now: u64, wall: &impl Fn(u64) -> u64) -> Vec<TaskRow> {
+        let places = (tasks.len() > PLACES_FROM).then(|| self.leases.places());
+        let asked = Asked { now, places: places.as_ref() };
+        tasks.iter().map(|task| self.open_row(task, asked, wall)).collect()
+    }
+
+    fn open_row(&self, task: &Task, asked: Asked<'_>, wall: &impl Fn(u64) -> u64) -> TaskRow {
         let spec = task.spec();
         let is_sent = task.is_sent();
         let at = task.at().filter(|_| is_sent);
@@ -121,7 +133,7 @@ impl Owner {
             worker_id: at.map(|at| at.worker_id).unwrap_or_default(),
             created_ms: wall(task.past().created) / 1000,
             started_us: if is_sent { wall(task.sent()) } else { 0 },
-            why: self.why_task(spec.id, now).text,
+            why: self.task_asked(spec.id, asked).text,
             resources,
             ..TaskRow::default()
         }

@@ -7,6 +7,7 @@ use helio_types::{ActorId, ObjectId, TaskId};
 use super::Owner;
 use crate::actors::Actor;
 use crate::calls::{State, Task};
+use crate::leases::Places;
 use crate::spec::{Target, actor_of_handle};
 use crate::value::Stored;
 use crate::why::{NextHop, Why, join, sentence, time};
@@ -18,11 +19,24 @@ fn calls(n: usize) -> String {
     if n == 1 { "1 call".to_owned() } else { format!("{n} calls") }
 }
 
+/// The time of an answer, and what was looked up once for many of them.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) now: u64,
+    pub(super) places: Option<&'a Places>,
+}
+
+impl From<u64> for Asked<'_> {
+    fn from(now: u64) -> Self {
+        Self { now, places: None }
+    }
+}
+
 impl Owner {
     /// Why the object's value is not to be had, or where it is.
     #[must_use]
     pub fn why_object(&self, id: ObjectId, now: u64) -> Why {
-        self.object_in_depth(id, now, DEPTH_MAX)
+        self.object_in_depth(id, now.into(), DEPTH_MAX)
     }
 
     /// Whether this process made the call or the object, and so knows best.
@@ -81,9 +95,9 @@ impl Owner {
         Ok(())
     }
 
-    fn object_in_depth(&self, id: ObjectId, now: u64, depth: u32) -> Why {
+    fn object_in_depth(&self, id: ObjectId, asked: Asked<'_>, depth: u32) -> Why {
         if let Some(actor) = actor_of_handle(id) {
-            return self.why_actor(actor, now);
+            return self.actor_asked(actor, asked);
         }
         let object = self.objects.get(id);
         match object.map(|object| (object.value(), object.owner())) {
@@ -120,7 +134,7 @@ impl Owner {
             Some((Stored::Pending, None)) | None => {
                 let task = id.task();
                 if self.calls.contains(task) || object.is_none() {
-                    return self.task_in_depth(task, now, depth);
+                    return self.task_in_depth(task, asked, depth);
                 }
                 Why::known(
                     "Its value is to come, and the call that makes it has ended: it was a part of a stream.",
@@ -132,19 +146,28 @@ impl Owner {
     /// Explains what a call of this process waits for.
     #[must_use]
     pub fn why_task(&self, id: TaskId, now: u64) -> Why {
-        self.task_in_depth(id, now, DEPTH_MAX)
+        self.task_asked(id, now.into())
     }
 
-    fn task_in_depth(&self, id: TaskId, now: u64, depth: u32) -> Why {
+    /// Explains what one of several calls waits for.
+    pub(super) fn task_asked(&self, id: TaskId, asked: Asked<'_>) -> Why {
+        self.task_in_depth(id, asked, DEPTH_MAX)
+    }
+
+    fn task_in_depth(&self, id: TaskId, asked: Asked<'_>, depth: u32) -> Why {
         let Some(task) = self.calls.get(id) else {
             return match self.history.find(id) {
                 Some((at, target, name, None)) => {
                     let name = self.title_of_method(target, name);
-                    Why::known(format!("{name} returned {} ago.", time(now.saturating_sub(at))))
+                    Why::known(format!(
+                        "{name} returned {} ago.",
+                        time(asked.now.saturating_sub(at))
+                    ))
                 }
                 Some((at, target, name, Some(error))) => {
                     let name = self.title_of_method(target, name);
-                    let first = format!("{name} failed {} ago.", time(now.saturating_sub(at)));
+                    let first =
+                        format!("{name} failed {} ago.", time(asked.now.saturating_sub(at)));
                     Why::known(join(first, &sentence(error)))
                 }
                 None => {
@@ -153,15 +176,17 @@ impl Owner {
             };
         };
         let mut why = match (task.state(), &task.spec().target) {
-            (State::Waiting(missing), _) => self.waits_for_args(task, missing, now, depth),
+            (State::Waiting(missing), _) => self.waits_for_args(task, missing, asked, depth),
             (State::Delayed(until), _) => Why::known(format!(
                 "{} is tried again in {}.",
                 self.title(task),
-                time(until.saturating_sub(now))
+                time(until.saturating_sub(asked.now))
             )),
-            (State::Queued, Target::Class(_)) => self.waits_for_worker(id, task),
-            (State::Queued, Target::Actor(actor)) => self.waits_for_actor(*actor, task, now, depth),
-            (State::OnLease(_) | State::OnActor, _) => self.sent(task, now),
+            (State::Queued, Target::Class(_)) => self.waits_for_worker(id, task, asked),
+            (State::Queued, Target::Actor(actor)) => {
+                self.waits_for_actor(*actor, task, asked, depth)
+            }
+            (State::OnLease(_) | State::OnActor, _) => self.sent(task, asked.now),
         };
         if let Some(failure) = &task.past().earlier.failure {
             // One that is to be tried later still has the number of the attempt that ended.
@@ -195,12 +220,16 @@ impl Owner {
         }
     }
 
-    fn waits_for_worker(&self, id: TaskId, task: &Task) -> Why {
+    fn waits_for_worker(&self, id: TaskId, task: &Task, asked: Asked<'_>) -> Why {
         let name_of = |id: TaskId| Some(self.title(self.calls.get(id)?));
-        self.leases.why(id, &task.spec().template.name, name_of)
+        let place = match asked.places {
+            Some(places) => places.of(id),
+            None => self.leases.place(id),
+        };
+        self.leases.why(place, &task.spec().template.name, name_of)
     }
 
-    fn waits_for_args(&self, task: &Task, missing: u32, now: u64, depth: u32) -> Why {
+    fn waits_for_args(&self, task: &Task, missing: u32, asked: Asked<'_>, depth: u32) -> Why {
         let name = self.title(task);
         let pending = |id: &ObjectId| self.objects.is_pending(*id);
         // One argument is followed, not all: the answer is to be read by a person.
@@ -217,7 +246,7 @@ impl Owner {
         if depth == 0 {
             return Why::known(first);
         }
-        self.object_in_depth(dep, now, depth - 1).after(first)
+        self.object_in_depth(dep, asked, depth - 1).after(first)
     }
 
     fn sent(&self, task: &Task, now: u64) -> Why {
@@ -248,7 +277,7 @@ impl Owner {
         }
     }
 
-    fn waits_for_actor(&self, actor: ActorId, task: &Task, now: u64, depth: u32) -> Why {
+    fn waits_for_actor(&self, actor: ActorId, task: &Task, asked: Asked<'_>, depth: u32) -> Why {
         let name = self.title(task);
         let Some(known) = self.actors.get(actor) else {
             return Why::known(format!("{name} waits for news of its actor."));
@@ -264,14 +293,18 @@ impl Owner {
             };
             let text =
                 format!("{name} waits behind {} to its actor, made before it.", calls(place));
-            return self.task_in_depth(first, now, depth - 1).after(text);
+            return self.task_in_depth(first, asked, depth - 1).after(text);
         }
-        self.why_actor(actor, now).after(format!("{name} waits for its actor."))
+        self.actor_asked(actor, asked).after(format!("{name} waits for its actor."))
     }
 
     /// Explains what an actor waits for, or how it is.
     #[must_use]
     pub fn why_actor(&self, id: ActorId, now: u64) -> Why {
+        self.actor_asked(id, now.into())
+    }
+
+    fn actor_asked(&self, id: ActorId, asked: Asked<'_>) -> Why {
         let Some(actor) = self.actors.get(id) else {
             return Why::known("This process knows no such actor.");
         };
@@ -285,7 +318,7 @@ impl Owner {
                 let first = format!(
                     "The constructor of {name} waits for its argument ObjectRef({dep}){more}."
                 );
-                return self.object_in_depth(*dep, now, 1).after(first);
+                return self.object_in_depth(*dep, asked, 1).after(first);
             }
         }
         let reason = if actor.why().is_empty() {

@@ -1,6 +1,8 @@
 //! Reasons for waits, and calls that the memory monitor ended.
 
-use helio_owner_state::{Event, NextHop, TaskSpec};
+use std::sync::Arc;
+
+use helio_owner_state::{Event, NextHop, Target, TaskSpec};
 use helio_proto::inspect::TaskPhase;
 use helio_proto::template::Template;
 use helio_types::{DeathCause, DeathKind, LeaseId};
@@ -114,6 +116,26 @@ fn a_call_without_retries_fails_at_once_and_a_delayed_one_can_be_cancelled() {
     assert_eq!(play.value(object(2, 1)), "TaskCancelled");
     play.now += 2_000_000;
     play.check(Event::Tick, &[]);
+}
+
+/// WHY-1: an answer about many calls looks their places up at once, and says what one about each says.
+#[test]
+fn rows_of_many_calls_say_what_each_says_alone() {
+    let mut play = Play::new();
+    let target = Target::Class(play.class.clone());
+    for number in 1..=50 {
+        // Every tenth waits for another one's return.
+        let deps = [object(number - 1, 1)];
+        let deps = if number % 10 == 0 { &deps[..] } else { &[] };
+        let spec = TaskSpec { target: target.clone(), ..call(number, 0, deps) };
+        play.owner.apply(Event::Submit { spec: Arc::new(spec) }, play.now);
+    }
+    let (rows, _) = play.owner.task_rows(0, 100, play.now, |at| at);
+    assert_eq!(rows.len(), 50);
+    for row in &rows {
+        assert_eq!(row.why, play.owner.why_task(row.task_id, play.now).text);
+    }
+    assert!(rows.iter().any(|row| row.why.contains("calls of its kind come first")));
 }
 
 #[test]
