@@ -366,9 +366,8 @@ class ReplicaHistory(History):
         self.dies_voting, self.faults.dies_behind["upload"] = rng.choice(
             ((0.01, 0.03), (0.08, 0.01), (0.01, 0.3))
         )
-        self.hears_late = rng.choice(
-            (0.0, 0.3)
-        )  # how often a rank is busy when it is told something
+        # How often a rank is busy when it is told something.
+        self.hears_late = rng.choice((0.0, 0.3))
         # A coordinator that dies at the very end leaves what replaced workers would begin from, too.
         self.keeps_more = 2
         self.health_interval_s = 0.25

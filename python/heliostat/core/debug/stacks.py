@@ -42,6 +42,8 @@ _OWN = tuple(
     os.path.join(_CORE, name)
     for name in ("worker/zygote.py", "worker/main_loop.py", "aio/async_actor.py", "debug/stacks.py")
 )
+# The stack of a worker that waits for a call.
+IDLE = "Thread MainThread: no call runs\n"
 # A thread that is in this file is an event loop that waits.
 _LOOP_WAITS = os.path.join(_CORE, "aio", "polling_selector.py")
 _STATES = {
@@ -189,7 +191,7 @@ def _thread(name: str, frame: FrameType, is_main: bool) -> str:
         return f"Thread {name}: its event loop waits\n"
     shown = _shown(calls)
     if not shown:
-        return f"Thread {name}: no call runs\n" if is_main else ""
+        return IDLE if is_main else ""
     return f"Thread {name}:\n{shown}"
 
 

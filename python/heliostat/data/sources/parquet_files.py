@@ -65,9 +65,8 @@ class Parquet(Format):
     merged: pa.Schema | None = None  # the schema of all files, where theirs differ
     # Columns of the files that their folders' names give, too, with their types: the folders' count.
     in_folders: dict[str, pa.DataType] = field(default_factory=dict)
-    for_rows: bool = (
-        False  # whether the tables go to a function of rows only, which reads dictionaries faster
-    )
+    # Whether the tables go to a function of rows only, which reads dictionaries faster.
+    for_rows: bool = False
 
     @property
     def chooses_rows(self) -> bool:

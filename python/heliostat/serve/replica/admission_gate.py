@@ -12,7 +12,7 @@ GENERATOR = "The method returned a generator: call it with `handle.options(strea
 
 
 class Hooks(Protocol):
-    """The owner of a turnstile, which hears of changes."""
+    """The owner of a gate, which hears of changes."""
 
     def on_left(self) -> None:
         """A call has ended."""

@@ -201,10 +201,7 @@ class TrainCoordinator:
             return
         self._resize = True
         attempt.lost.update(ranks)
-        for rank in ranks:
-            for kind, meeting in attempt.meetings.items():
-                for round_ in meeting.leave(rank):
-                    await self._complete(attempt, kind, round_)
+        await self._complete_all(attempt, attempt.leave(*ranks))
 
     async def _complete_all(self, attempt: Attempt, rounds: list[tuple[str, Round]]) -> None:
         for kind, round_ in rounds:
@@ -340,9 +337,7 @@ class TrainCoordinator:
         if self._looker is not None:
             self._looker.tell_reports()
         attempt.returned.add(rank)
-        for kind, meeting in attempt.meetings.items():
-            for round_ in meeting.leave(rank):
-                await self._complete(attempt, kind, round_)
+        await self._complete_all(attempt, attempt.leave(rank))
         self._emit("left", {"rank": rank})
 
     async def is_dismissed(self, number: int) -> bool:

@@ -109,6 +109,10 @@ class Attempt:
             self.offsets.pop(rank, None)
             # It may have counted a step that the others make anew without its group.
             self.meetings[REPORT].withdraw(rank)
+        return self.leave(*ranks)
+
+    def leave(self, *ranks: int) -> list[tuple[str, Round]]:
+        """``ranks`` make no further call; returns the rounds that waited for them only."""
         return [(kind, r) for kind, m in self.meetings.items() for r in m.leave(*ranks)]
 
     def grow(self, ranks: range) -> None:

@@ -19,8 +19,6 @@ from heliostat.util.state import list_workers
 # How long the nodes may take to tell, in seconds.
 _NODES_S = 60.0
 _ROWS_MAX = 10_000
-# The stack of a worker that waits for a call.
-_IDLE = "Thread MainThread: no call runs\n"
 
 # The machine, process, title and stack of a worker.
 _Told = tuple[str, int, str, str]
@@ -73,7 +71,7 @@ def _print(all_told: Iterable[_Told], is_whole: bool) -> None:
     """
     idle: dict[tuple[str, str], list[int]] = defaultdict(list)
     for machine, pid, title, text in all_told:
-        if text == _IDLE and not is_whole:
+        if text == stacks.IDLE and not is_whole:
             idle[machine, title].append(pid)
         else:
             print(f"{machine}, process {pid}, {title}\n{text}", flush=True)
