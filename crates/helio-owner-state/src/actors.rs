@@ -26,8 +26,8 @@ use crate::objects::Objects;
 use crate::spec::{Creation, Target, TaskSpec};
 use crate::value::Stored;
 
-/// How long an actor whose connection broke may be said to live before what was sent to it is given
-/// up, in microseconds.
+/// Microseconds that an actor with a broken connection may still be reported alive; then the calls
+/// that were sent to it are given up.
 const BROKEN_WAIT_US: u64 = 5_000_000;
 
 /// One actor as its callers in this process see it: its phase, its place, and the calls not sent yet.
@@ -39,9 +39,9 @@ pub struct Actor {
     cause: DeathCause,
     /// The reason why the actor waits, while it is pending.
     why: String,
-    /// Where it is being made; nil: nowhere yet.
+    /// The node that makes the actor's process; nil while no node was chosen.
     home: NodeId,
-    /// Its process, while it is alive; 0: not known.
+    /// The process id of the actor while it is alive; 0 if unknown.
     pid: u32,
     class_name: String,
     subscribed: bool,
@@ -51,22 +51,23 @@ pub struct Actor {
     /// order, and those that ran and run once more because their results were lost (what waits in `queue`
     /// may need these results).
     lacking: BTreeSet<TaskId>,
-    /// Some of its calls run in a concurrency group that has a name.
+    /// Set once a call named a concurrency group.
     has_groups: bool,
     /// Calls that were sent, in order.
     sent: VecDeque<TaskId>,
     sequence: u64,
-    /// When the first of `sent` was replied to last.
+    /// The time of the last reply, from which on the first call of `sent` can have run, in
+    /// microseconds.
     replied: u64,
     broken: Option<u64>,
     /// We make it: what its creation still needs.
     creation: Option<Box<Creation>>,
-    /// How many of the constructor's arguments are not known yet.
+    /// Number of the constructor's arguments that are not available yet.
     missing: u32,
     /// The constructor's arguments, held as long as it may be restarted.
     held: Vec<ObjectId>,
     handle: Option<ObjectId>,
-    /// This process created it, and stands by it until it is dead.
+    /// This process created the actor and answers for it until it is dead.
     is_ours: bool,
     /// The actor was seen alive.
     has_lived: bool,
@@ -77,13 +78,13 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Where it is in its life.
+    /// Returns the phase of the actor's life.
     #[must_use]
     pub fn phase(&self) -> ActorPhase {
         self.phase
     }
 
-    /// Where it takes calls, while it does.
+    /// Returns the address at which the actor takes calls; `None` while it takes none.
     #[must_use]
     pub fn address(&self) -> Option<Arc<WorkerAddress>> {
         self.address.clone()
@@ -113,7 +114,7 @@ impl Actor {
         &self.why
     }
 
-    /// Its process, while it is alive; 0: not known.
+    /// Returns the process id of the actor while it is alive; 0 if unknown.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
@@ -123,12 +124,12 @@ impl Actor {
         self.is_ours
     }
 
-    /// Its class, for people.
+    /// Returns the name of the actor's class, for people; empty if unknown.
     pub(crate) fn class_name(&self) -> &str {
         &self.class_name
     }
 
-    /// Where its process is being made.
+    /// Returns the node on which the actor's process is being made.
     pub(crate) fn home(&self) -> Option<NodeId> {
         (!self.home.is_nil()).then_some(self.home)
     }
@@ -145,7 +146,7 @@ impl Actor {
         self.broken.is_some()
     }
 
-    /// How many calls wait here before that one.
+    /// Returns the number of queued calls before the given one; `None` if it is not queued.
     pub(crate) fn place_of(&self, task: TaskId) -> Option<usize> {
         self.queue.iter().position(|queued| *queued == task)
     }
@@ -193,7 +194,7 @@ pub(crate) enum Unheld {
 /// The consequence that news of an actor have for its calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
-    /// Nothing for its calls.
+    /// The news changes nothing for the actor's calls.
     Nothing,
     /// The actor takes calls; whether in another process than before.
     Alive { again: bool },
@@ -230,7 +231,7 @@ impl Actors {
         self.all.values().flat_map(|actor| &actor.held).copied()
     }
 
-    /// Where the actor takes calls.
+    /// Returns the address at which the actor takes calls; `None` while it takes none.
     pub(crate) fn address(&self, id: ActorId) -> Option<Arc<WorkerAddress>> {
         self.all.get(&id)?.address.clone()
     }
@@ -620,7 +621,8 @@ impl Actors {
         }
     }
 
-    /// When the wait for news after a broken connection ends first.
+    /// Returns the earliest time at which the wait for news of an actor with a broken connection
+    /// ends.
     pub(crate) fn next_tick(&self) -> Option<u64> {
         let broken = self.broken.iter().filter_map(|id| self.all.get(id)?.broken);
         broken.map(|at| at + BROKEN_WAIT_US).min()

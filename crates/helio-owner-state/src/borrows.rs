@@ -18,7 +18,7 @@ use crate::context::Context;
 pub(crate) struct Borrows {
     next: u64,
     unconfirmed: BTreeMap<u64, (WorkerId, ObjectId)>,
-    /// How many of `unconfirmed` each owner has yet to confirm; saves the scan in the common cases.
+    /// Number of entries of `unconfirmed` by owner; saves the scan in the common cases.
     waits_for: IdMap<WorkerId, usize>,
     gate: VecDeque<(u64, Arc<WorkerAddress>, Frame<'static>)>,
     /// References in the returns of calls that we ran, by call: held until the caller holds them.
@@ -109,7 +109,7 @@ impl Borrows {
         held
     }
 
-    /// How many calls and callers there are for which references are held.
+    /// Returns the number of (call, caller) pairs whose returned references are held.
     pub(crate) fn returned_count(&self) -> usize {
         self.returned.len() + self.adrift.len()
     }

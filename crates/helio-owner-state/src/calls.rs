@@ -30,7 +30,7 @@ const OOM_DELAY_US: u64 = 1_000_000;
 /// The longest such wait.
 const OOM_DELAY_US_MAX: u64 = 60_000_000;
 
-/// Where a call is on its way.
+/// The state of a call that has not ended.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum State {
     /// The call waits for so many dependencies.
@@ -61,7 +61,8 @@ pub(crate) struct Sending {
     pub(crate) spec: Arc<TaskSpec>,
     /// The number of the attempt, from 0.
     pub(crate) attempt: u32,
-    /// Of a method's call that had ended, and is made again: its place among the calls that had ended.
+    /// For a method's call that had ended and runs again: its position in the order in which calls
+    /// ended.
     pub(crate) remade: Option<u64>,
 }
 
@@ -75,9 +76,9 @@ pub(crate) struct Task {
     cancelled: bool,
     /// The process to which it was sent last.
     at: Option<Arc<WorkerAddress>>,
-    /// When it was sent.
+    /// The time at which the call was sent last, in microseconds; 0 if never.
     sent: u64,
-    /// Of a generator: how many items its present attempt has yielded.
+    /// For a generator: the number of items that the present attempt has yielded.
     yielded: u32,
     past: Past,
 }
@@ -96,7 +97,7 @@ impl Task {
         self.attempt
     }
 
-    /// How often it may be tried again; negative: without end.
+    /// Returns the number of retries left; negative means no limit.
     pub(crate) fn retries_left(&self) -> i32 {
         self.retries_left
     }
@@ -110,7 +111,7 @@ impl Task {
         self.at.as_ref()
     }
 
-    /// When it was sent; 0: never.
+    /// Returns the time at which the call was sent last, in microseconds; 0 if never.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
@@ -403,7 +404,7 @@ impl Calls {
         self.delayed.insert((now + delay, id));
     }
 
-    /// When the first call that waits for that is tried again.
+    /// Returns the earliest time at which a delayed call is tried again.
     pub(crate) fn next_tick(&self) -> Option<u64> {
         self.delayed.first().map(|(at, _)| *at)
     }

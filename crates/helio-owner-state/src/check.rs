@@ -1,7 +1,7 @@
-//! How much an owner holds; for tests, the simulator and release assertions.
+//! Counts of an owner's tables, for tests, the simulator and release assertions.
 
-/// How much each table holds. All zero when this process holds nothing and owes nothing (LIMIT-1:
-/// nothing grows with the age of the process).
+/// The number of entries in each table. All zero when this process holds nothing and owes nothing
+/// (LIMIT-1: nothing grows with the age of the process).
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
 pub struct Census {
     /// Objects, its own and borrowed ones.

@@ -48,7 +48,7 @@ impl Context {
         }
     }
 
-    /// This process.
+    /// Returns the address of this process.
     pub(crate) fn me(&self) -> &Arc<WorkerAddress> {
         &self.me
     }

@@ -35,12 +35,12 @@ pub enum Event {
         /// The value of the object.
         value: OutgoingValue,
     },
-    /// One more handle in this process.
+    /// This process made one more handle of the object.
     AddRef {
         /// The object that gains a handle.
         id: ObjectId,
     },
-    /// One handle fewer.
+    /// This process dropped one handle of the object.
     DropRef {
         /// The object that loses a handle.
         id: ObjectId,
@@ -242,7 +242,7 @@ pub enum Event {
     Copied {
         /// The object.
         id: ObjectId,
-        /// Where the copy is.
+        /// The node that holds the copy.
         node: NodeAddress,
     },
     /// Time has passed.
@@ -277,7 +277,8 @@ pub enum Action {
         args: Vec<u8>,
         /// Under which lease; 0 for methods.
         lease: LeaseId,
-        /// Its place among our calls to the actor; of one that is made again, among those that had ended.
+        /// The call's position among our calls to the actor; for a call that runs again, among those that
+        /// had ended.
         sequence: u64,
         /// The number of the attempt, from 0.
         attempt: u32,
@@ -299,10 +300,10 @@ pub enum Action {
         request: u64,
         /// The resources, strategy and environment that the worker needs.
         class: Arc<LeaseClass>,
-        /// How many calls wait.
+        /// Number of calls that wait.
         backlog: u64,
-        /// Where the first call's arguments are; of calls that go round the nodes: where there are leases
-        /// already, and another node is wanted.
+        /// Nodes that hold the first call's arguments. For calls that go round the nodes: nodes on which
+        /// there are leases already, so that another node is chosen.
         touched: Vec<NodeId>,
         /// Whether the first call may be tried again.
         is_retriable: bool,

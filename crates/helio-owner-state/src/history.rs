@@ -14,13 +14,13 @@ use helio_types::{ActorId, TaskId, WorkerAddress};
 use crate::calls::Task;
 use crate::spec::Target;
 
-/// How many calls that ended are remembered; the oldest are forgotten.
+/// Number of ended calls that are remembered; beyond it the oldest are forgotten.
 pub(crate) const ENDED_MAX: usize = 10_000;
 
 /// A call's template is kept with its function when that is smaller, in bytes.
 const FUNCTION_KEPT_MAX: usize = 16 << 10;
 
-/// How much of an error's text is kept, in bytes.
+/// Bytes of an error's text that are kept; the rest is cut off.
 const ERROR_TEXT_MAX: usize = 4_096;
 
 /// A call that has ended, or an attempt of one.
@@ -40,7 +40,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// When it ended.
+    /// Returns the time at which the call ended, in microseconds.
     pub(crate) fn at(&self) -> u64 {
         self.ended
     }
@@ -56,7 +56,8 @@ impl Ended {
         self.attempt > 0
     }
 
-    /// As a row; `wall` makes microseconds since 1970 of the machine's time.
+    /// Returns the call as a row of the state API; `wall` converts the machine's time to
+    /// microseconds since 1970.
     pub(crate) fn row(&self, wall: &impl Fn(u64) -> u64) -> TaskRow {
         let phase = self.phase();
         let (error_type, error_message) = match self.error.as_deref() {
@@ -93,7 +94,7 @@ pub(crate) struct History {
     ended: VecDeque<Ended>,
     /// The tally of calls that are forgotten.
     forgotten: Tally,
-    /// How many have ended, well and badly.
+    /// Number of calls that ended with values, since the process began.
     finished: u64,
     failed: u64,
 }
@@ -147,7 +148,7 @@ impl History {
         });
     }
 
-    /// How many have ended: well, and badly.
+    /// Returns the number of calls that ended with values, and with an error.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.finished, self.failed)
     }
@@ -164,13 +165,14 @@ impl History {
         self.ended.iter().rev()
     }
 
-    /// How often a call that ended was begun; 0: it is not remembered.
+    /// Returns the number of attempts of an ended call; 0 if it is not remembered.
     pub(crate) fn attempts(&self, id: TaskId) -> u32 {
         let ended = self.ended.iter().rev().find(|ended| ended.id == id);
         ended.map_or(0, |ended| ended.attempt + 1)
     }
 
-    /// How a call ended, if it is remembered: when, its actor (nil: none), its name, and its error.
+    /// Returns the end of a remembered call: its time, its actor (nil for a task), its name, and
+    /// its error.
     pub(crate) fn find(&self, id: TaskId) -> Option<(u64, ActorId, &str, Option<&str>)> {
         let ended = self.ended.iter().rev().find(|ended| ended.id == id)?;
         let error = ended.error.as_ref().map(|error| error.1.as_str());

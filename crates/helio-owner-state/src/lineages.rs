@@ -27,9 +27,9 @@ const CALL_BYTES: usize = 1024;
 pub(crate) struct Lineage {
     spec: Arc<TaskSpec>,
     retries_left: i32,
-    /// How many of its returns and items lie in object stores and are held by somebody.
+    /// Number of the call's returns and items that lie in object stores and are held by somebody.
     live: u32,
-    /// Of a generator: one more than the index of the last item that lay in a store.
+    /// For a generator: one more than the index of the last item that lay in a store.
     items: u32,
     /// Whether a generator's reader has left it, as in [`Past`].
     is_left: bool,
@@ -68,7 +68,7 @@ impl Lineage {
         self.is_left
     }
 
-    /// Its place among the calls that have ended.
+    /// Returns the call's position in the order in which calls ended.
     pub(crate) fn ended(&self) -> u64 {
         self.ended
     }
@@ -78,8 +78,9 @@ impl Lineage {
         &self.kept
     }
 
-    /// Its arguments. The handle of a method's actor is not among them: an actor that nobody can call any
-    /// more ends, although the results of its methods may be read still.
+    /// Returns the objects among the arguments of the call. The handle of a method's actor is not among
+    /// them: an actor that nobody can call any more ends, although the results of its methods may be read
+    /// still.
     pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.spec.args.held()
     }
@@ -127,7 +128,7 @@ impl Lineages {
         self.all.len()
     }
 
-    /// How many bytes the calls may take from now on.
+    /// Sets the number of bytes that the remembered calls may take from now on.
     pub(crate) fn set_limit(&mut self, bytes: usize) {
         self.size_max = bytes;
     }

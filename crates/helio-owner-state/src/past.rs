@@ -9,7 +9,7 @@ use crate::lazy::{Lazy, Rare};
 /// The record of what a call has been through.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
-    /// When it was made.
+    /// The time at which the call was made, in microseconds.
     pub(crate) created: u64,
     pub(crate) earlier: Lazy<Earlier>,
 }
@@ -17,19 +17,20 @@ pub(crate) struct Past {
 /// The record of a call's earlier attempts. Most calls have none.
 #[derive(Debug, Default)]
 pub(crate) struct Earlier {
-    /// How often its worker was ended for want of memory.
+    /// Number of attempts whose worker was ended for want of memory.
     pub(crate) ooms: u32,
-    /// How its last attempt ended.
+    /// The error of the last attempt, as text.
     pub(crate) failure: Option<Arc<str>>,
-    /// Of a generator: one more than the index of the last item that came as a stored value.
+    /// For a generator: one more than the index of the last item that came as a stored value.
     pub(crate) items: u32,
     /// The call had ended and runs once more: its results were lost, or it raised an exception that its options retry.
     pub(crate) is_remade: bool,
-    /// Its place among the calls that had ended; what it reads inside ended before it.
+    /// The call's position in the order in which calls ended; calls whose results it reads ended
+    /// before it.
     pub(crate) ended: u64,
-    /// Of a generator: its reader has left it, so it ends with what is held of it.
+    /// For a generator: its reader has left it, so the objects that are still held keep it.
     pub(crate) is_left: bool,
-    /// Where attempts were given up that may have written what the call makes.
+    /// Nodes on which an attempt was given up that may have written the call's objects.
     pub(crate) strays: Vec<NodeAddress>,
 }
 

@@ -16,7 +16,7 @@ pub(crate) const FIRST_ITEM: u32 = 2;
 pub struct CallArgs {
     /// Placeholders stand where an argument is itself a reference.
     pub body: Vec<u8>,
-    /// When the body is larger than fits a frame: it was put as this object, and `body` is empty.
+    /// The object that holds the arguments, if they are larger than a frame; `body` is empty then.
     pub stored_body: Option<ObjectId>,
     /// The arguments that are references, in placeholder order.
     pub deps: Vec<ObjectId>,
@@ -24,7 +24,7 @@ pub struct CallArgs {
     pub contained: Vec<ObjectId>,
 }
 
-/// How a call is tried again.
+/// The options of a call's retries: their number, and the failures that are retried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Retry {
     /// After the worker died (or, with `on_error`, the call raised): so often, -1 for no end.
@@ -42,7 +42,7 @@ pub struct Outgoing {
     pub contained: Vec<ObjectId>,
 }
 
-/// Where the bytes of an outgoing value are.
+/// The place of an outgoing value's bytes.
 #[derive(Clone, Debug)]
 pub enum OutgoingValue {
     /// At most [`helio_proto::frame::INLINE_MAX`] bytes.
@@ -58,7 +58,7 @@ pub enum OutgoingValue {
     },
 }
 
-/// How a call ended.
+/// The end of a call: its values, or an error in their place.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The value of each return.
@@ -73,7 +73,7 @@ pub struct Outcome {
     pub items: u32,
 }
 
-/// Where a call runs.
+/// The place where a call runs: an actor, or any worker of a class.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// On any worker of this class.
@@ -85,7 +85,7 @@ pub enum Target {
 /// A call.
 #[derive(Debug)]
 pub struct TaskSpec {
-    /// Its id.
+    /// The id of the call.
     pub id: TaskId,
     /// The template: the function or method that is called.
     pub template: Arc<Template>,
@@ -93,9 +93,9 @@ pub struct TaskSpec {
     pub target: Target,
     /// The arguments.
     pub args: CallArgs,
-    /// How many values it returns, or [`STREAMING`].
+    /// Number of values that the call returns, or [`STREAMING`].
     pub returns: u32,
-    /// How it is tried again.
+    /// The options of the call's retries.
     pub retry: Retry,
     /// The call in which it was made, for recursive cancellation.
     pub parent: TaskId,
@@ -107,7 +107,7 @@ pub struct TaskSpec {
 /// An actor to be made.
 #[derive(Debug)]
 pub struct Creation {
-    /// Its specification; the arguments are filled in when they are known.
+    /// The actor's specification; the arguments are filled in when they are known.
     pub spec: ActorSpec,
     /// The constructor's arguments.
     pub args: CallArgs,
@@ -127,7 +127,7 @@ impl CallArgs {
 }
 
 impl TaskSpec {
-    /// How many of its objects are known from the start.
+    /// Returns the number of the call's objects that are known from the start.
     pub(crate) fn return_count(&self) -> u32 {
         if self.returns == STREAMING { 1 } else { self.returns }
     }
@@ -137,7 +137,7 @@ impl TaskSpec {
         (1..=self.return_count()).map(move |index| task.object(index))
     }
 
-    /// Its returns and, of a generator, so many items.
+    /// Returns the ids of the call's returns and, for a generator, of the given number of items.
     pub(crate) fn made(&self, items: u32) -> impl Iterator<Item = ObjectId> + use<> {
         let task = self.id;
         self.return_ids().chain((0..items).map(move |index| task.object(FIRST_ITEM + index)))

@@ -14,7 +14,7 @@ pub struct Stream {
     pub arrived: u32,
     /// Items that were read.
     pub read: u32,
-    /// How many there are, once the call is over.
+    /// The number of items, once the call is over.
     pub total: Option<u32>,
 }
 
@@ -46,7 +46,7 @@ impl Streams {
         stream.map(|stream| stream.arrived += 1).is_some()
     }
 
-    /// How many items were read of a stream that has not come to its end.
+    /// Returns the number of items read of a stream that has not ended; `None` for any other.
     pub(crate) fn read_of_open(&self, task: TaskId) -> Option<u32> {
         self.all.get(&task).filter(|stream| stream.total.is_none()).map(|stream| stream.read)
     }

@@ -15,7 +15,7 @@ pub enum Stored {
     Pending,
     /// In this process's own memory.
     Inline(Arc<Vec<u8>>),
-    /// Here, and reading it raises.
+    /// The object is an error: reading it raises.
     Error(Arc<Vec<u8>>),
     /// In the object stores of these nodes.
     Stores {

@@ -7,7 +7,7 @@ use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress}
 /// An explanation, and the process that knows more.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Why {
-    /// One or more sentences, each with its full stop.
+    /// The explanation in one or more sentences, each with its full stop.
     pub text: String,
     /// The process or service to ask for the rest.
     pub next: Option<NextHop>,
@@ -55,7 +55,7 @@ pub enum NextHop {
     Store {
         /// The object.
         object: ObjectId,
-        /// Where its value is said to be.
+        /// The nodes that are said to hold the value.
         nodes: Vec<NodeId>,
     },
 }

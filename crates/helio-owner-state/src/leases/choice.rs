@@ -13,12 +13,12 @@ use super::goal::Goal;
 use super::line::Room;
 use super::{Class, Lease, Leases, slots};
 
-/// How long calls wait for a worker on a node that says it has no room: it asks idle ones back first. In
-/// microseconds.
+/// Microseconds that calls wait for a worker on a node that reported no room: its daemon first asks for
+/// idle workers back.
 pub(super) const PATIENCE_US: u64 = 200_000;
 /// A call moves to another node if it would wait for longer than this and the copy of its arguments take.
 const MOVE_US: u64 = 1_000_000;
-/// How many bytes are copied in a microsecond.
+/// Bytes that a copy between nodes is assumed to move per microsecond.
 const COPIED_PER_US: u64 = 1_000;
 
 /// A call, the line in which it waits, and the lease that takes it.
@@ -90,7 +90,7 @@ impl Leases {
         next.map(|(_, request, is_fresh)| (request, is_fresh))
     }
 
-    /// When the first wait of calls for a node without room ends.
+    /// Returns the earliest time at which calls stop waiting for a node without room.
     pub(super) fn next_patience(&self) -> Option<u64> {
         self.classes.iter().filter_map(|class| class.queue.next_patience()).min()
     }
@@ -103,7 +103,7 @@ impl Leases {
 }
 
 impl Class {
-    /// How many calls one of its leases is sent.
+    /// Returns the number of calls that may be sent ahead to one lease of the class.
     fn slots(&self) -> usize {
         if self.class.exclusive { 1 } else { slots(self.call_us) }
     }

@@ -16,7 +16,7 @@ pub(super) enum Goal {
 /// A request that was not granted yet.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// Where it was sent; `None`: to this node's daemon.
+    /// The node whose daemon got the request; `None` for this node's daemon.
     pub(super) at: Option<NodeAddress>,
     pub(super) goal: Goal,
     /// No node has room that would do, its daemon said; it will be granted when one has.

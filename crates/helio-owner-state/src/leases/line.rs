@@ -23,7 +23,8 @@ struct Near {
 pub(super) enum Room {
     /// A worker there may come at any moment.
     Unknown,
-    /// Its daemon has said that it has none. It may get some until then, for it asks idle workers back.
+    /// The node's daemon reported no room. Calls wait for it until this time, because the daemon asks
+    /// for idle workers back.
     Short(u64),
     /// The node has had no room for a while, or its daemon has sent a request on.
     None,
@@ -48,7 +49,8 @@ impl Line {
         self.anywhere.is_empty() && self.near.is_empty()
     }
 
-    /// How many calls wait that are best run on the node; `None`: that may run anywhere.
+    /// Returns the number of waiting calls that are best run on the node; for `None`, of those that
+    /// may run anywhere.
     pub(super) fn len_of(&self, node: Option<NodeId>) -> usize {
         match node {
             None => self.anywhere.len(),
@@ -177,7 +179,7 @@ impl Line {
         Ok(())
     }
 
-    /// How many calls come before this one, and for which node it waits.
+    /// Returns the number of calls before this one, and the node for which it waits.
     pub(super) fn position(&self, id: TaskId) -> Option<(usize, Option<NodeId>)> {
         let (node, (own, _)) = self.all().find(|(_, (_, waiting))| *waiting == id)?;
         Some((self.all().filter(|(_, (place, _))| *place < own).count(), node))
@@ -234,7 +236,7 @@ impl Line {
         }
     }
 
-    /// When the first wait of calls for a node without room ends.
+    /// Returns the earliest time at which calls stop waiting for a node without room.
     pub(super) fn next_patience(&self) -> Option<u64> {
         let until = |near: &Near| match near.room {
             Room::Short(until) => Some(until),

@@ -35,7 +35,7 @@ pub(crate) fn node_lost(node: NodeId) -> DeathCause {
 pub(crate) struct Ended {
     /// The class of its calls.
     pub(crate) class: usize,
-    /// Its calls, and whether each can have begun.
+    /// The calls of the lease, each with whether it can have begun.
     pub(crate) calls: Vec<(TaskId, bool)>,
 }
 
@@ -131,7 +131,7 @@ impl Leases {
         lost
     }
 
-    /// How many classes of calls there are.
+    /// Returns the number of classes of calls that are kept.
     pub(crate) fn class_count(&self) -> usize {
         self.classes.len()
     }

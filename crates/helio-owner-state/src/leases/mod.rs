@@ -32,19 +32,20 @@ use line::{Line, Room};
 use pause::Pauses;
 pub(crate) use places::Places;
 
-/// How long an idle lease is kept, in microseconds.
+/// Microseconds that an idle lease is kept before it is given back.
 const LINGER_US: u64 = 200_000;
 /// A call that takes longer than this has nothing waiting behind it, in microseconds.
 const STALL_US: u64 = 10_000;
-/// How long after a connection to a leased worker broke its daemon may take to say why.
+/// Microseconds that a daemon has to report the cause after the connection to a leased worker
+/// broke.
 const CAUSE_WAIT_US: u64 = 3_000_000;
 
-/// How many calls are sent ahead to one worker at most.
+/// Most calls that are sent ahead to one worker.
 const SLOTS_MAX: usize = 32;
 /// Calls are sent ahead as far as they take about this long together, in microseconds.
 const AHEAD_US: u64 = 1_000;
-/// How many kinds of calls are kept. Beyond that a new kind takes the place of one without calls and leases: in a
-/// long session most kinds belong to placement groups that are gone.
+/// Number of kinds of calls that are kept. Beyond it a new kind takes the place of one without calls and leases:
+/// in a long session most kinds belong to placement groups that are gone.
 const CLASSES_MAX: usize = 1_000;
 
 /// The calls of one kind, and the workers that run them.
@@ -73,7 +74,7 @@ struct Lease {
     class: usize,
     /// Calls that were sent, oldest first; only the first can have begun, unless replies are lost.
     sent: VecDeque<TaskId>,
-    /// When the first of `sent` could begin.
+    /// The time from which on the first call of `sent` can have run, in microseconds.
     began: u64,
     idle_since: u64,
     revoked: bool,
@@ -83,13 +84,14 @@ struct Lease {
     stealing: bool,
     /// Half of what it is sent ahead is done, and it was not filled up since.
     refills: bool,
-    /// When its connection, or that to its daemon, broke.
+    /// The time at which the connection to the worker or to its daemon broke.
     broken: Option<u64>,
     /// No connection to its worker could be made: if the worker is dead, no call has begun.
     is_unreached: bool,
-    /// Its connection broke before all that the worker had sent was read.
+    /// The connection broke before all replies of the worker were read.
     lacks_replies: bool,
-    /// Its daemon is out of reach: the end of the worker's connection is all that will be heard.
+    /// The worker's daemon is out of reach, so the end of the worker's connection is the only news
+    /// that will come.
     is_orphaned: bool,
 }
 
@@ -171,7 +173,7 @@ impl Leases {
     }
 }
 
-/// How many calls a worker is sent ahead.
+/// Returns the number of calls that a worker is sent ahead, for calls that take `call_us` each.
 fn slots(call_us: u64) -> usize {
     match call_us {
         0 => 1,
@@ -179,12 +181,12 @@ fn slots(call_us: u64) -> usize {
     }
 }
 
-/// How a lease is after a call on it was replied to.
+/// The state of a lease after a reply to one of its calls.
 #[derive(Debug)]
 pub(crate) struct Replied {
     /// The class of its calls.
     pub(crate) class: usize,
-    /// When the call can have begun; 0: that is not known.
+    /// The time from which on the call can have run; 0 if unknown.
     pub(crate) began: u64,
     /// Whether no call is left on it.
     pub(crate) is_empty: bool,
@@ -215,7 +217,8 @@ pub(crate) struct Due {
 }
 
 impl Leases {
-    /// When something of them is due, if time matters at present.
+    /// Returns the time of the next event of leases, requests or waits; `None` if time does not
+    /// matter at present.
     pub(crate) fn next_tick(&self) -> Option<u64> {
         let leases = || self.leases.values();
         let idle = leases().filter(|lease| lease.sent.is_empty()).map(|l| l.idle_since + LINGER_US);

@@ -15,9 +15,9 @@ const PAUSE_US_MAX: u64 = 1_000_000;
 /// The classes of calls that pause, by their place in the table of classes.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
-    /// When each pausing class may request a worker again.
+    /// The time at which each pausing class may request a worker again.
     until: BTreeMap<usize, u64>,
-    /// How many requests of the class were lost since a worker was granted.
+    /// Number of requests of the class that were lost since a worker was granted.
     losses: BTreeMap<usize, u32>,
 }
 
@@ -42,7 +42,7 @@ impl Pauses {
         self.until.contains_key(&class)
     }
 
-    /// When the first pause ends.
+    /// Returns the time at which the first pause ends.
     pub(super) fn next(&self) -> Option<u64> {
         self.until.values().copied().min()
     }

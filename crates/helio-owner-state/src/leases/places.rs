@@ -1,8 +1,9 @@
-//! Where calls wait for a worker.
+//! Positions of calls that wait for a worker.
 
 use helio_types::{IdMap, NodeId, TaskId};
 
-/// Where a call waits: its class, how many calls come before it, and the node on which it is best run.
+/// The position of a waiting call: its class, the number of calls before it, and the node on which it
+/// is best run.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(super) class: usize,

@@ -12,7 +12,7 @@ use super::line::Line;
 use super::requests::{REQUESTS_MAX, follows_arguments};
 use super::{CLASSES_MAX, Class, Leases};
 
-/// How many addresses of descriptions of kinds are remembered; then all are forgotten.
+/// Number of remembered addresses of class descriptions; at this number all are forgotten.
 const POINTERS_MAX: usize = 10_000;
 
 impl Class {
@@ -111,7 +111,7 @@ impl Leases {
         self.classes[index].queue.push_front(near, task);
     }
 
-    /// Where a call of the class is best run, if its arguments say so.
+    /// Returns the node on which a call of the class is best run, according to its arguments.
     pub(super) fn best_node(
         &self,
         index: usize,

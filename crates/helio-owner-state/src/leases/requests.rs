@@ -12,8 +12,7 @@ use crate::calls::Task;
 use crate::context::Context;
 use crate::event::Action;
 
-/// How many requests of one class are under way at most for calls that may run anywhere, and for those that
-/// are best run on one node each.
+/// Most open requests of one class: for calls that may run anywhere, and for those of each best node.
 pub(super) const REQUESTS_MAX: usize = 16;
 
 /// Whether calls of the class are best run where their arguments are.
@@ -22,12 +21,12 @@ pub(super) fn follows_arguments(class: &LeaseClass) -> bool {
 }
 
 impl Class {
-    /// How many requests are to be under way for calls of that line.
+    /// Returns the number of requests that should be open for the calls of that line.
     fn wanted(&self, line: Option<NodeId>) -> usize {
         self.queue.len_of(line).min(REQUESTS_MAX)
     }
 
-    /// How many requests with that goal are under way.
+    /// Returns the number of open requests with that goal.
     fn asked(&self, goal: Goal) -> usize {
         self.requests.values().filter(|asked| asked.goal == goal).count()
     }

@@ -7,11 +7,11 @@ use super::goal::Goal;
 use super::places::{Place, Places};
 use crate::why::{NextHop, Why};
 
-/// How many of the calls that others wait for are named.
+/// Number of awaited calls that a reason names; the rest is counted.
 const NAMED_MAX: usize = 4;
 
 impl Leases {
-    /// Where the call waits; `None`: it is in no line.
+    /// Returns the position of a waiting call; `None` if it is in no line.
     pub(crate) fn place(&self, task: TaskId) -> Option<Place> {
         let mut classes = self.classes.iter().enumerate();
         classes.find_map(|(class, of)| {
@@ -20,7 +20,7 @@ impl Leases {
         })
     }
 
-    /// Where all calls wait.
+    /// Returns the positions of all waiting calls.
     pub(crate) fn places(&self) -> Places {
         let classes = self.classes.iter().enumerate();
         let all = classes.flat_map(|(class, of)| {

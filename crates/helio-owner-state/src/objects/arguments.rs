@@ -109,14 +109,14 @@ impl Objects {
         (bytes >= LARGE_BYTES).then_some(node)
     }
 
-    /// How many bytes of a call's stored arguments a node holds.
+    /// Returns the bytes of a call's stored arguments that the node holds.
     pub(crate) fn bytes_on(&self, spec: &TaskSpec, node: NodeId) -> u64 {
         let mut holders = self.holders(spec, node).into_iter();
         holders.find(|(holder, _)| holder.node_id == node).map_or(0, |(_, bytes)| bytes)
     }
 
-    /// How many of what a call made lie in object stores and are held: its items, and the returns that are
-    /// about to be set.
+    /// Returns the number of objects of a call that lie in object stores and are held: its items, and the
+    /// returns that are about to be set.
     pub(crate) fn count_live(&self, spec: &TaskSpec, items: u32, returns: &[Returned]) -> u32 {
         let of_returns = spec.return_ids().zip(returns).filter(|(id, returned)| {
             matches!(returned.value, Value::Stored { .. }) && self.all.contains_key(id)
@@ -158,7 +158,7 @@ impl Objects {
         }
     }
 
-    /// Why the object cannot be made again, as far as that was noted.
+    /// Returns the recorded reason why the object cannot be made again.
     pub(crate) fn final_of(&self, id: ObjectId) -> Final {
         self.all.get(&id).map_or(Final::Unknown, |object| object.is_final)
     }

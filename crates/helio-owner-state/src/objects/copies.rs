@@ -1,5 +1,5 @@
-//! Where objects have copies: those that their owner counts on, those that were made for a reader, and those that may be
-//! left on a node.
+//! Copies of objects: those that their owner counts on, those that were made for a reader, and those that may be left on
+//! a node.
 
 use helio_proto::peer::Frame;
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerAddress, mutant};
@@ -10,7 +10,8 @@ use crate::event::Action;
 use crate::spec::TaskSpec;
 use crate::value::{Stored, add_each, node_of};
 
-/// How late news of a lost copy may be. If it is later, the object is made once more than it need be.
+/// Microseconds by which news of a lost copy may be late. If it is later, the object is made once
+/// more than it need be.
 const LATE_NEWS_US: u64 = 1_000_000;
 
 impl Objects {
@@ -87,8 +88,8 @@ impl Objects {
         }
     }
 
-    /// How many copies of an object of ours are kept for it, beside those that were made for readers; `None`: it is not
-    /// known, or somebody else's.
+    /// Returns the number of kept copies of an object of ours, without those that were made for readers; `None` if the
+    /// object is unknown or has another owner.
     pub(crate) fn kept_copies(&self, id: ObjectId) -> Option<usize> {
         let object = self.all.get(&id)?;
         let copies = match &object.value {

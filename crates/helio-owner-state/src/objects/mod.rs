@@ -28,23 +28,23 @@ use crate::spec::actor_of_handle;
 use crate::value::{Stored, add_each, error};
 use relations::Relations;
 
-/// Why an object of ours cannot be made again.
+/// The reason why an object of ours cannot be made again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Final {
     /// The object may be made again, or nothing is known.
     #[default]
     Unknown,
-    /// Its call is not to be tried again at all.
+    /// The options of the object's call allow no retries.
     NoRetries,
-    /// Its call has been tried again as often as it may.
+    /// The retries of the object's call are used up.
     UsedUp,
-    /// Its call was forgotten to make room for others.
+    /// The record of the object's call was dropped to make room for others.
     Evicted,
-    /// Its call was cancelled.
+    /// The object's call was cancelled.
     Cancelled,
 }
 
-/// How a finished call that is remembered keeps an argument.
+/// The way in which the record of a finished call keeps an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kept {
     /// The argument is not kept: it is not known.
@@ -55,7 +55,8 @@ pub(crate) enum Kept {
     Used,
 }
 
-/// One object: its owner, its value or place, and the counts that keep it.
+/// An object that this process owns or borrows: its owner, its value or place, and the counts that
+/// keep it.
 #[derive(Debug)]
 pub struct Object {
     /// The owner of the object; `None`: this process.
@@ -63,7 +64,8 @@ pub struct Object {
     value: Stored,
     local: u32,
     uses: u32,
-    /// How many finished calls that are remembered took it; they do not keep its bytes.
+    /// Number of remembered finished calls that took the object as an argument; they do not keep
+    /// its bytes.
     remembered: u32,
     is_final: Final,
     relations: Lazy<Relations>,
@@ -297,18 +299,18 @@ impl Objects {
         self.own(id).value = error(ErrorKind::ObjectFreed, text, id);
     }
 
-    /// One handle more.
+    /// Counts one more handle of the object.
     pub(crate) fn on_add_ref(&mut self, id: ObjectId) {
         self.add_ref(id);
     }
 
-    /// One handle more; whether the object is known.
+    /// Counts one more handle of the object. Returns whether the object is known.
     pub(crate) fn add_ref(&mut self, id: ObjectId) -> bool {
         let object = self.all.get_mut(&id);
         object.map(|object| object.local += 1).is_some()
     }
 
-    /// One handle fewer.
+    /// Counts one handle of the object less; the last one may end it.
     #[inline]
     pub(crate) fn drop_ref(
         &mut self,
@@ -323,14 +325,14 @@ impl Objects {
         self.release(id, count, borrows, ctx)
     }
 
-    /// One more use of an object that somebody here holds already.
+    /// Counts one more use of an object that somebody here holds already.
     pub(crate) fn hold(&mut self, id: ObjectId) {
         if let Some(object) = self.all.get_mut(&id) {
             object.uses += 1;
         }
     }
 
-    /// One use fewer.
+    /// Counts one use of the object less; the last one may end it.
     #[inline]
     pub(crate) fn unhold(
         &mut self,

@@ -18,12 +18,12 @@ pub(crate) struct Relations {
     pub(crate) dependents: Vec<TaskId>,
     /// The object stands for an actor's handle: when it goes, so does the actor.
     pub(crate) handle_of: Option<ActorId>,
-    /// When the value was made again last, after its copies were lost; 0: never.
+    /// The time at which the value was last made again because its copies were lost; 0 if never.
     pub(crate) made_again: u64,
-    /// Of an object of ours: which of its locations are copies that were made for a reader. Those nodes give
-    /// them up without a word when they need room.
+    /// For an object of ours: the locations whose copies were made for a reader. Those nodes give them up
+    /// without a word when they need room.
     pub(crate) copies: Vec<NodeId>,
-    /// Of an object of ours: other nodes that may have a copy. An attempt was given up there after it may have
+    /// For an object of ours: other nodes that may have a copy. An attempt was given up there after it may have
     /// written the object, a call that takes the object was sent there, or only the connection to the node broke.
     /// Nobody is sent there; it is freed there, too.
     pub(crate) strays: Vec<NodeAddress>,

@@ -370,8 +370,8 @@ impl Owner {
         }
     }
 
-    /// If an argument of a queued call was lost meanwhile and is being made again, the call waits for it
-    /// once more.
+    /// Returns a queued call to the waiting state if one of its arguments was lost meanwhile and is
+    /// being made again.
     pub(super) fn waits_again(&mut self, id: TaskId) -> bool {
         let Some(spec) = self.calls.get(id).map(|task| task.spec().clone()) else { return false };
         let missing = self.objects.await_args(id, spec.awaited(), &mut self.ctx);

@@ -10,7 +10,7 @@ use crate::calls::State;
 use crate::check::Census;
 
 impl Owner {
-    /// How much each table holds.
+    /// Returns the number of entries in each table.
     #[must_use]
     pub fn tables(&self) -> Census {
         let (unconfirmed, gated) = self.borrows.waiting();

@@ -28,7 +28,8 @@ use crate::lineages::Lineages;
 use crate::objects::{Object, Objects};
 use crate::streams::{Stream, Streams};
 
-/// One process's state. See the crate's documentation.
+/// The state of one process as an owner and borrower of objects and a caller of tasks and actors.
+/// See the crate's documentation.
 #[derive(Debug)]
 pub struct Owner {
     ctx: Context,
@@ -126,7 +127,8 @@ impl Owner {
         }
     }
 
-    /// When [`Event::Tick`] is due, in microseconds of the same clock, if time matters at present.
+    /// Returns the time at which [`Event::Tick`] is due, in microseconds of the machine's clock;
+    /// `None` if time does not matter at present.
     #[must_use]
     pub fn next_tick(&self) -> Option<u64> {
         let all = [self.leases.next_tick(), self.actors.next_tick(), self.calls.next_tick()];
@@ -139,7 +141,7 @@ impl Owner {
         (leases, Env { calls, objects, ctx })
     }
 
-    /// This process.
+    /// Returns the address of this process.
     #[must_use]
     pub fn address(&self) -> &Arc<WorkerAddress> {
         self.ctx.me()
@@ -169,7 +171,8 @@ impl Owner {
         self.calls.contains(*task)
     }
 
-    /// How many objects, unfinished calls and leases there are; all zero when nothing is held.
+    /// Returns the numbers of objects, unfinished calls and leases; all are zero when nothing is
+    /// held.
     #[must_use]
     pub fn census(&self) -> (usize, usize, usize) {
         (self.objects.len(), self.calls.len(), self.leases.count())
@@ -197,7 +200,7 @@ impl Owner {
         self.borrows.holds_back(to)
     }
 
-    /// How many bytes the calls that are remembered may take from now on.
+    /// Sets the number of bytes that the remembered calls may take from now on.
     pub fn limit_lineage(&mut self, bytes: usize) {
         self.lineages.set_limit(bytes);
     }

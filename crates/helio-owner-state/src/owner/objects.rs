@@ -30,7 +30,7 @@ impl Owner {
         self.follow(id, released);
     }
 
-    /// One use fewer.
+    /// Counts one use of the object less, and does what follows from its end.
     pub(super) fn unhold(&mut self, id: ObjectId) {
         let released = self.objects.unhold(id, &mut self.borrows, &mut self.ctx);
         self.follow(id, released);

@@ -67,7 +67,8 @@ impl Owner {
         }
     }
 
-    /// How a peer that spoke to us is reached; the shell finds the connection by the worker's id.
+    /// Returns the address of a peer that has spoken to us; the shell finds its connection by the
+    /// worker's id.
     pub(super) fn peer_address(&self, peer: WorkerId) -> Option<Arc<WorkerAddress>> {
         Some(Arc::new(WorkerAddress { worker_id: peer, ..WorkerAddress::default() }))
     }

@@ -12,7 +12,7 @@ use crate::spec::{Target, actor_of_handle};
 use crate::value::Stored;
 use crate::why::{NextHop, Why, join, sentence, time};
 
-/// How many steps an answer takes from argument to argument.
+/// Number of steps that an explanation takes from argument to argument.
 const DEPTH_MAX: u32 = 3;
 
 fn calls(n: usize) -> String {
@@ -33,7 +33,7 @@ impl From<u64> for Asked<'_> {
 }
 
 impl Owner {
-    /// Why the object's value is not to be had, or where it is.
+    /// Returns the reason why the object's value is not available, or the place where it is.
     #[must_use]
     pub fn why_object(&self, id: ObjectId, now: u64) -> Why {
         self.object_in_depth(id, now.into(), DEPTH_MAX)

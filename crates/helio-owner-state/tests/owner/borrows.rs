@@ -75,7 +75,8 @@ fn a_reply_waits_until_a_third_partys_object_is_known_to_be_borrowed() {
     play.check(from(2, added(1)), &["w3: Reply t5", "w3: Reply t7"]);
 }
 
-/// Its caller would take the call for lost, and run it again.
+/// A process that exits before its replies are written would make its caller take the call for
+/// lost, and run it again.
 #[test]
 fn a_process_is_needed_until_its_answers_have_left() {
     let mut play = Play::new();

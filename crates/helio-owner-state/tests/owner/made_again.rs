@@ -215,7 +215,7 @@ fn a_later_attempt_does_not_wait_for_a_reader_whose_item_it_has_yielded() {
     play.check(lost(object(1, 2), 3), &["w2: Consumed 4294967295"]);
 }
 
-/// Nobody reads on, and the generator would wait for its reader.
+/// A generator that runs again has no reader that frees places, so it must not wait for one.
 #[test]
 fn a_generator_that_waits_for_its_reader_runs_through_when_it_runs_again() {
     let mut play = Play::new();

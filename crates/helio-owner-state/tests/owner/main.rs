@@ -25,7 +25,7 @@ use helio_types::{
     WorkerAddress, WorkerId,
 };
 
-/// This process.
+/// The number of this process as a worker.
 const ME: u8 = 1;
 
 struct Play {
