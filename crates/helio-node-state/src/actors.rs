@@ -31,7 +31,7 @@ pub(crate) enum Stop {
     Done,
     /// The actor waits for a worker, and is to wait no more.
     Unstarted(DeathCause),
-    /// Its worker is to be killed.
+    /// The actor's worker is to be killed.
     Kill(WorkerId, DeathCause),
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Gone {
     pub(crate) cause: Option<DeathCause>,
 }
 
-/// How far an actor is.
+/// The stage of an actor's creation.
 #[derive(Debug)]
 pub(crate) enum Progress<'a> {
     /// The actor waits for these resources.
@@ -63,13 +63,14 @@ pub(crate) enum Progress<'a> {
 struct Actor {
     launch: ActorLaunch,
     place: Place,
-    /// When its constructor was sent to its process; 0: not yet.
+    /// The time at which the constructor was sent to the actor's process, in milliseconds; 0: not
+    /// yet.
     sent: u64,
-    /// Its constructor has returned.
+    /// The constructor has returned.
     is_alive: bool,
     /// The control service knows that it ended.
     is_reported: bool,
-    /// Why it will have ended.
+    /// The cause that the actor's end will have, once it is known.
     cause: Option<DeathCause>,
 }
 
@@ -366,7 +367,7 @@ impl Actors {
         Stop::Done
     }
 
-    /// Why the actor was told to end, if it was.
+    /// Returns the reason why the actor was told to end; `None` if it was not.
     pub(crate) fn told_to_end(&self, key: ActorKey) -> Option<&DeathCause> {
         self.all.get(&key)?.cause.as_ref()
     }

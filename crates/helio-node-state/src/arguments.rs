@@ -20,7 +20,7 @@ use crate::context::{Context, Violation};
 use crate::event::Conn;
 use crate::limits::ARGUMENTS_MAX;
 
-/// How many of the processes whose tasks have the largest arguments are named.
+/// Number of processes with the largest arguments that an explanation names.
 const NAMED_MAX: usize = 4;
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ struct Waiting {
 /// The requests for room: the admitted ones with their objects, and those that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
-    /// How many bytes they may have together; 0: any number.
+    /// Bytes that the arguments of all running tasks may have together; 0: no limit.
     bytes_max: u64,
     waiting: VecDeque<Waiting>,
     admitted: BTreeMap<(Conn, u64), Vec<(ObjectId, u64)>>,
@@ -86,7 +86,7 @@ impl Arguments {
         }
     }
 
-    /// How many bytes would count if these did, too.
+    /// Returns the bytes that would count if these arguments did, too.
     fn bytes_with(&self, arguments: &[(ObjectId, u64)]) -> u64 {
         let new = arguments.iter().filter(|(id, _)| !self.counted.contains_key(id));
         // A task may have the same object as two of its arguments.

@@ -38,7 +38,7 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(crate) struct Bundles {
     all: BTreeMap<(PlacementGroupId, u32), Bundle>,
-    /// How many of them end.
+    /// Number of bundles that end.
     ending: usize,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Cluster {
     /// Nodes that the control service has not spoken of since it was reached again. One that started
     /// anew does not know those that died while it was away, and will never say so.
     unconfirmed: BTreeSet<NodeId>,
-    /// When they count as dead.
+    /// The time at which the nodes that are absent count as dead.
     absent_at: u64,
     /// Resources that were subtracted from the view of a node for requests sent there, each with the time until
     /// which that counts. A limit is needed because a node on which nothing changed (the request was withdrawn, or
@@ -117,7 +117,7 @@ impl Cluster {
         Some(heir.clone())
     }
 
-    /// This node; it is never removed, and so stays the first.
+    /// Returns the view of this node; it is never removed, and so stays the first.
     fn own_view(&self) -> &NodeView {
         let first = &self.nodes.views()[0];
         assert!(
@@ -138,7 +138,7 @@ impl Cluster {
         self.nodes.alive().skip(1).map(|node| node.address.clone()).collect()
     }
 
-    /// Where a request may go: anywhere, or only here.
+    /// Chooses the node for a request: any node, or only this one if it may not spill.
     pub(crate) fn place(
         &mut self,
         takes: &ResourceSet,
@@ -179,7 +179,7 @@ impl Cluster {
         strategy.labels.is_empty() && is_named
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub(crate) fn size(&self) -> usize {
         self.nodes.len()
     }

@@ -42,7 +42,7 @@ pub(crate) enum Order {
     Rejoin(String),
 }
 
-/// Where this node is, seen from the control service.
+/// The place of this node, seen from the control service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// In the same process: they live and end together.
@@ -68,16 +68,18 @@ struct Round {
 #[derive(Debug)]
 pub(crate) struct Contact {
     place: Place,
-    /// How long the node goes on without a control service, in milliseconds.
+    /// Milliseconds that the node goes on without a control service.
     headless_ms_max: u64,
     /// After how long a silence the control service may declare a node dead, in milliseconds.
     silence_ms_max: u64,
-    /// When this node sent the newest message that the control service has answered; `None`: the node has not
-    /// joined yet. It is no later than the moment from which on the control service counts its silence.
+    /// The time at which this node sent the newest message that the control service has answered; `None`: the
+    /// node has not joined yet. It is no later than the moment from which on the control service counts its
+    /// silence.
     heard: Option<u64>,
-    /// When the control service's machine last said that nobody listens at its port.
+    /// The time at which the control service's machine last refused a connection because nobody
+    /// listens at its port.
     refused: Option<u64>,
-    /// When [`Contact::look`] is needed.
+    /// The time at which [`Contact::look`] is needed.
     due: u64,
     round: Option<Round>,
     /// Counts rounds, so that each asks other nodes where there are many.
@@ -103,7 +105,7 @@ impl Contact {
         }
     }
 
-    /// When [`Contact::look`] is needed; `u64::MAX`: never.
+    /// Returns the time at which [`Contact::look`] is needed; `u64::MAX`: never.
     pub(crate) fn due(&self) -> u64 {
         self.due
     }
@@ -133,7 +135,7 @@ impl Contact {
         self.due = if self.round.is_some() { now } else { self.due.min(*heard + suspect_ms) };
     }
 
-    /// Another head has taken the cluster over.
+    /// Handles the news that another head has taken the cluster over.
     pub(crate) fn on_head_moved(&mut self, place: Place) {
         self.place = place;
         self.refused = None;
@@ -229,8 +231,9 @@ impl Contact {
         self.due = self.round.as_ref().map_or(now, |round| round.until);
     }
 
-    /// When a round ends that begins now. The first ones end a round's time before a verdict can fall, also
-    /// where this machine is so busy that they begin late: that is the time to stop the workers in.
+    /// Returns the end of a round of pings that begins now. The first ones end a round's time before a
+    /// verdict can fall, also where this machine is so busy that they begin late: that is the time to stop
+    /// the workers in.
     fn round_end(&self, silence: u64, now: u64) -> u64 {
         let left = (self.silence_ms_max - self.round_ms()).saturating_sub(silence);
         match left {
@@ -270,8 +273,8 @@ impl Contact {
         suspect_ms(self.silence_ms_max)
     }
 
-    /// How long a round of pings takes, in milliseconds. Two of them fit between the suspicion and the
-    /// verdict.
+    /// Returns the length of a round of pings, in milliseconds. Two of them fit between the suspicion
+    /// and the verdict.
     fn round_ms(&self) -> u64 {
         (self.silence_ms_max / 5).max(1)
     }

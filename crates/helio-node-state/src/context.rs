@@ -16,7 +16,7 @@ pub(crate) struct Context {
     now: u64,
     actions: Vec<Action>,
     timers: Timers,
-    /// How many ids were made.
+    /// Number of ids that were made.
     ids: u64,
     capacity_changed: bool,
     others_changed: bool,
@@ -115,7 +115,7 @@ impl Context {
         self.timers.due(self.now)
     }
 
-    /// When the first timer is due.
+    /// Returns the time at which the first timer is due.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.timers.next()
     }
@@ -129,7 +129,7 @@ impl Context {
         std::mem::take(&mut self.capacity_changed)
     }
 
-    /// Other nodes have changed: waiting requests may have a place there now.
+    /// Notes that other nodes have changed: waiting requests may have a place there now.
     pub(crate) fn others_changed(&mut self) {
         self.others_changed = true;
     }

@@ -1,4 +1,4 @@
-//! How this node leaves: what it has been ordered, and which of its objects another node, the *heir*, has taken over.
+//! A leaving node: what it has been ordered, and which of its objects another node, the *heir*, has taken over.
 //!
 //! ```text
 //!   (none) ── order ─▶ busy ── nothing runs, or the grace is over ─▶ hands over ── all is taken over ─▶ left
@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helio_types::{NodeAddress, NodeId, ObjectId, mutant};
 
-/// How many objects the heir is asked for at a time (**LIMIT-1**).
+/// Number of objects that the heir is asked for at a time (**LIMIT-1**).
 const HANDOVERS_MAX: usize = 8;
 
-/// How often an object is offered that the heir refuses: its store may be full for a moment.
+/// Number of times that an object is offered which the heir refuses: its store may be full for a
+/// moment.
 const OFFERS_MAX: u32 = 100;
 
 #[derive(Debug, Default)]

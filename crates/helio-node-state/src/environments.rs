@@ -13,18 +13,18 @@ use crate::limits::ENVIRONMENTS_MAX;
 pub(crate) struct Environments {
     /// The environments, by the documents that their users wrote.
     all: BTreeMap<String, Told>,
-    /// How many uses there were, of all.
+    /// Number of uses of all environments; orders them by age.
     uses: u64,
 }
 
 #[derive(Debug, Default)]
 struct Told {
-    /// How long the first worker took to be ready, in milliseconds; `None`: none was.
+    /// Milliseconds that the first worker took to be ready; `None`: none was.
     made_in: Option<u64>,
     starts: u64,
     /// The largest that a worker told, in bytes: the one that made it knows all parts.
     size: u64,
-    /// Why the last worker did not start; empty: it did.
+    /// The reason why the last worker did not start; empty if it did.
     error: String,
     /// Rises with each use.
     used: u64,

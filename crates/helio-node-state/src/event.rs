@@ -16,7 +16,7 @@ use crate::memory::MemoryUse;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Conn(pub u64);
 
-/// How a process ended.
+/// The end of a process: its exit code, or a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
     /// The process ended with this exit code.
@@ -41,7 +41,7 @@ pub struct DiskError {
 pub enum Event {
     /// A driver, worker or observer has passed the handshake.
     ClientOpened {
-        /// Its connection.
+        /// The client's connection.
         conn: Conn,
         /// The role that the connector claims.
         role: Role,
@@ -52,7 +52,7 @@ pub enum Event {
     },
     /// The client sent a message.
     ClientSaid {
-        /// Its connection.
+        /// The client's connection.
         conn: Conn,
         /// The message.
         message: ClientToNode,
@@ -69,7 +69,7 @@ pub enum Event {
         /// The process.
         pid: u32,
     },
-    /// None could be made.
+    /// The shell could not make a worker process.
     WorkerNotStarted {
         /// The id of the worker that was to be.
         worker_id: WorkerId,
@@ -80,7 +80,7 @@ pub enum Event {
     WorkerExited {
         /// The id of the worker that ended.
         worker_id: WorkerId,
-        /// Its exit code or signal.
+        /// The exit code or signal of the process.
         exit: Exit,
         /// The last lines that it wrote.
         log_tail: String,
@@ -98,14 +98,14 @@ pub enum Event {
     ControlSaid(ControlToNode),
     /// The connection to it ended.
     ControlLost,
-    /// Its machine is there, and nobody listens at its port.
+    /// The control service's machine refused a connection: nobody listens at its port.
     ControlRefused,
     /// Another head has taken the cluster over.
     HeadMoved {
         /// The head's address, `host:port`.
         address: String,
     },
-    /// Another daemon sent a message.
+    /// A message of another daemon arrived.
     PeerSaid {
         /// The connection over which it came.
         conn: Conn,
@@ -158,7 +158,7 @@ pub enum Event {
     },
     /// The disk keeps room for a range of the overflow file, or has none.
     Reserved {
-        /// Where the range begins.
+        /// The begin of the range, as an offset.
         offset: u64,
         /// The disk's error if it keeps no room.
         outcome: Result<(), DiskError>,
@@ -172,7 +172,7 @@ pub enum Event {
     Preempted {
         /// The reason, in words.
         reason: String,
-        /// How long the machine is still there, in milliseconds.
+        /// Milliseconds until the machine is taken away.
         grace_ms: u64,
     },
     /// The measurements of the node and its processes are asked for; [`Action::Scraped`] follows.
@@ -182,7 +182,7 @@ pub enum Event {
     },
     /// The usage of the machine's memory, while workers run something.
     MemoryRead(MemoryUse),
-    /// How busy the machine's GPUs are, in place of what was known of them.
+    /// The load of the machine's GPUs, which replaces the last reading.
     GpusRead(Vec<GpuUse>),
     /// The usage of the machine in the last seconds.
     MachineRead(MachineUse),
@@ -199,7 +199,7 @@ pub struct Spawn {
     pub job_id: JobId,
     /// Environment variables of its runtime environment.
     pub env: BTreeMap<String, String>,
-    /// Where it runs; `None`: in the session's folder.
+    /// The working directory of the process; `None`: the session's folder.
     pub cwd: Option<String>,
     /// Whether to fork it from the process that has modules loaded.
     pub is_loaded: bool,
@@ -210,7 +210,7 @@ pub struct Spawn {
 pub enum Action {
     /// Send to a client.
     Send {
-        /// Its connection.
+        /// The connection that the message goes to.
         conn: Conn,
         /// The message; the store's memory file goes with a `Registered` whose `arena_size` is set.
         message: NodeToClient,
@@ -246,7 +246,7 @@ pub enum Action {
     },
     /// Stream an object's bytes to another daemon; [`Event::Served`] follows.
     Serve {
-        /// Its connection.
+        /// The connection that the object goes to.
         conn: Conn,
         /// The reader's number for the transfer.
         request_id: u64,
@@ -271,7 +271,7 @@ pub enum Action {
         from: NodeAddress,
         /// The number of the pull.
         request_id: u64,
-        /// Where the bytes go.
+        /// The place of the bytes in the arena.
         offset: u64,
         /// The object's size in bytes.
         size: u64,
@@ -294,16 +294,16 @@ pub enum Action {
         object_id: ObjectId,
         /// The place of its bytes in the store's memory.
         offset: u64,
-        /// Its size in bytes.
+        /// Size of the object in bytes.
         size: u64,
     },
     /// Read an object from disk; [`Event::Restored`] follows.
     Restore {
         /// The object, which names its file.
         object_id: ObjectId,
-        /// Where its bytes go.
+        /// The place of the object's bytes in the arena.
         offset: u64,
-        /// Its size in bytes.
+        /// Size of the object in bytes.
         size: u64,
     },
     /// Say in the log that an object's file has other bytes than were written: the object is lost.
@@ -313,16 +313,16 @@ pub enum Action {
     },
     /// Have the disk keep room for a range of the overflow file; [`Event::Reserved`] follows.
     Reserve {
-        /// Where it begins.
+        /// The begin of the range, as an offset.
         offset: u64,
-        /// How long it is.
+        /// Length of the range in bytes.
         size: u64,
     },
     /// A range of the overflow file is not needed any more.
     Punch {
-        /// Where it begins.
+        /// The begin of the range, as an offset.
         offset: u64,
-        /// How long it is.
+        /// Length of the range in bytes.
         size: u64,
     },
     /// The object's file is not needed any more.
@@ -344,7 +344,7 @@ pub enum Action {
         /// The worker whose process is killed.
         worker_id: WorkerId,
     },
-    /// Everything about the worker is over: its socket file and pipes can go.
+    /// Drop the socket file and the pipes of a worker: nothing of it is left.
     Forget {
         /// The worker that is over.
         worker_id: WorkerId,
@@ -358,7 +358,7 @@ pub enum Action {
     },
     /// Send to a client what it asked for, with how far these processes are with the environment that they make.
     TellMaking {
-        /// Its connection.
+        /// The client's connection.
         conn: Conn,
         /// The answer as far as it is known without that.
         reply: WhyReply,
@@ -369,7 +369,7 @@ pub enum Action {
     Scraped {
         /// The number of the question.
         number: u64,
-        /// One for each process that answered, the node's own first.
+        /// The answers of the processes, the node's own first.
         answers: Vec<Answer>,
     },
     /// [`crate::Node::info`] has changed.

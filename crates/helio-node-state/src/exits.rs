@@ -9,7 +9,8 @@ use helio_types::{DeathCause, DeathKind, NodeId, WorkerId};
 use crate::event::Exit;
 use crate::limits::DEATHS_MAX;
 
-/// When a process was begun, and when it said that it serves, in the machine's time; `None`: not known.
+/// The times at which a process was begun and said that it serves, in the machine's time; `None` if
+/// unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Life {
     pub(crate) begun: Option<u64>,
@@ -22,7 +23,7 @@ pub(crate) struct End {
     pub(crate) cause: DeathCause,
     pub(crate) is_driver: bool,
     pub(crate) life: Life,
-    /// When it was noticed, in milliseconds.
+    /// The time at which the end was noticed, in milliseconds.
     pub(crate) at: u64,
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct End {
 pub(crate) struct Exits {
     ends: BTreeMap<WorkerId, End>,
     order: VecDeque<WorkerId>,
-    /// How many workers have ended that were not told to, by what their rows say.
+    /// Number of workers that ended without being told to, by the exit type that their rows show.
     unexpected: BTreeMap<&'static str, u64>,
 }
 
@@ -53,12 +54,12 @@ impl Exits {
         }
     }
 
-    /// Why the process ended, if it did and is remembered.
+    /// Returns the cause of a process's end, if it ended and is remembered.
     pub(crate) fn get(&self, worker_id: WorkerId) -> Option<&DeathCause> {
         self.ends.get(&worker_id).map(|end| &end.cause)
     }
 
-    /// How many workers have ended that were not told to, by how they ended.
+    /// Returns the numbers of workers that ended without being told to, by exit type.
     pub(crate) fn unexpected(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.unexpected.iter().map(|(kind, n)| (*kind, *n))
     }
@@ -69,7 +70,8 @@ impl Exits {
     }
 }
 
-/// Why a worker process ended: the cause that was known before, else what its exit status says.
+/// Returns the cause of a worker process's end: the one that was known before, else what its exit
+/// status says.
 pub(crate) fn cause(
     known: Option<DeathCause>,
     pid: u32,

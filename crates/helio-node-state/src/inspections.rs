@@ -37,7 +37,7 @@ pub(crate) struct Inquiry<'a> {
     pub(crate) clients: BTreeSet<Conn>,
     /// The daemons to ask.
     pub(crate) nodes: Vec<NodeAddress>,
-    /// How long they may take, in milliseconds.
+    /// Milliseconds that the answers may take.
     pub(crate) wait_ms: u64,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Inspections {
 }
 
 impl Inspections {
-    /// How many questions are open.
+    /// Returns the number of open questions.
     pub(crate) fn len(&self) -> usize {
         self.open.len()
     }
@@ -149,7 +149,7 @@ impl Inspections {
         }
     }
 
-    /// Some questions have been open for as long as they may.
+    /// Ends the questions that have been open for their whole time.
     pub(crate) fn on_timer(&mut self, ctx: &mut Context) {
         let late = self.open.iter().filter(|(_, open)| open.until <= ctx.now());
         for number in late.map(|(number, _)| *number).collect::<Vec<_>>() {

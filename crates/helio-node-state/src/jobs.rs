@@ -76,7 +76,8 @@ mod tests {
         JobId(n.to_be_bytes())
     }
 
-    /// Where a line of the job's worker went: a connection, the control service (`None`), or nowhere.
+    /// Returns the destinations of a line of the job's worker: a connection, the control service
+    /// (`None`), or nowhere.
     fn destination(jobs: &Jobs, job_id: JobId) -> Vec<Option<Conn>> {
         let mut ctx = Context::new(Setup::default(), 0);
         jobs.on_worker_lines(job_id, vec![LogLine::default()], &mut ctx);

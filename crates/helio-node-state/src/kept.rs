@@ -40,7 +40,8 @@ impl KeptFree {
         self.resources(now).map_or_else(|| free.clone(), |kept| free.without(kept))
     }
 
-    /// One for whom it may have been kept has come.
+    /// Takes resources from those kept free, because a request for which they may have been kept
+    /// has used them.
     pub(crate) fn on_used(&mut self, resources: &ResourceSet) {
         self.resources = self.resources.without(resources);
     }

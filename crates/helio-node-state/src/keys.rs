@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helio_proto::environment::RuntimeEnv;
 use helio_types::{ActorId, JobId, LeaseId};
 
-/// One life of an actor: its id and its incarnation.
+/// The key of one life of an actor: its id and its incarnation.
 pub(crate) type ActorKey = (ActorId, u32);
 
 /// The kind of a worker process, its job and its runtime environment. Workers of one kind can stand in for

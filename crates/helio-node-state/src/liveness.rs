@@ -24,7 +24,7 @@ pub(crate) enum Requester {
     Peer(Conn, u64),
 }
 
-/// How far the life of a process of this node is.
+/// The stage of the life of a process of this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Life {
     /// The process runs, as far as is known.
@@ -39,7 +39,7 @@ pub(crate) enum Life {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asker {
     Client(Conn, u64),
-    /// This node, which has objects of the process.
+    /// The node itself, which has objects of the process.
     Node(WorkerId),
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
-    /// How many questions are open.
+    /// Returns the number of open questions.
     pub(crate) fn len(&self) -> usize {
         self.open.len() + self.forwarded.len()
     }
@@ -133,7 +133,8 @@ impl Liveness {
         ctx.ask_node(to, NodeToNode::AskLiveness(ask));
     }
 
-    /// Another node answers. Returns the owner that is dead, if this node has asked after it.
+    /// Takes the answer of another node. Returns the owner that is dead, if this node has asked
+    /// after it.
     pub(crate) fn on_answer(&mut self, told: TellLiveness, ctx: &mut Context) -> Option<WorkerId> {
         match self.forwarded.remove(&told.request_id)?.1 {
             Asker::Node(worker_id) => told.dead.then_some(worker_id),

@@ -32,7 +32,7 @@ pub struct MemoryUse {
 pub(crate) struct Memory {
     /// The worker that is being ended, until it is gone.
     victim: Option<WorkerId>,
-    /// How many were ended.
+    /// Number of workers that were ended.
     killed: u64,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Candidate {
     /// The process for which the worker works.
     pub(crate) owner: WorkerId,
     pub(crate) is_retriable: bool,
-    /// When it began, in any order that rises with time.
+    /// The begin of the candidate's work, in any unit that rises with time.
     pub(crate) began: u64,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn choose(candidates: &[Candidate]) -> Option<(WorkerId, bool)> {
 }
 
 impl Memory {
-    /// How many workers were ended so far.
+    /// Returns the number of workers that were ended so far.
     pub(crate) fn killed(&self) -> u64 {
         self.killed
     }

@@ -17,7 +17,7 @@ use crate::timers::Timer;
 /// The owners on other nodes that have objects here and no connection, each with its node.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    /// Where each of them lives.
+    /// The node of each owner.
     absent: BTreeMap<WorkerId, NodeId>,
     is_timer_set: bool,
 }

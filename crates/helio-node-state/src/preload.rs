@@ -43,7 +43,7 @@ struct Prestart {
     key: PoolKey,
     conn: Conn,
     request_id: u64,
-    /// How many workers are still to come.
+    /// Number of workers that are still to come.
     missing: usize,
 }
 

@@ -9,7 +9,7 @@ use crate::contact::Place;
 /// The facts of a node that hold from its start on.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// Its id and where it listens.
+    /// The id of the node and the address at which it listens.
     pub address: NodeAddress,
     /// Random; the ids of its workers are made from it.
     pub seed: [u8; 28],
@@ -21,17 +21,17 @@ pub struct Setup {
     pub devices: Devices,
     /// The length of its memory file.
     pub store_size: u64,
-    /// How much may lie in a file on disk when readers need more than the memory file has; 0: nothing.
+    /// Bytes that may lie in a file on disk when readers need more than the memory file has; 0: none.
     pub overflow_size: u64,
     /// The file, for clients.
     pub overflow_path: String,
-    /// How many bytes of the memory file the arguments of running tasks may have; 0: any number.
+    /// Bytes of the memory file that the arguments of running tasks may have; 0: no limit.
     pub arguments_max: u64,
     /// From which size on objects travel over connections of their own.
     pub bulk_min: u64,
-    /// How many objects are written to disk at a time.
+    /// Maximum number of objects that are written to disk at a time.
     pub spills_max: usize,
-    /// How long an object waits for room, in milliseconds, before its writer or reader is told that there is none.
+    /// Milliseconds that an object waits for room before its writer or reader is told that there is none.
     pub room_ms_max: u64,
     /// The node's name, for lists.
     pub name: String,
@@ -57,18 +57,18 @@ pub struct Setup {
     pub is_guest: bool,
     /// Whether the daemon ends with the driver that registers with `owns_cluster`.
     pub has_owner: bool,
-    /// How many workers may be starting at a time.
+    /// Maximum number of workers that start at a time.
     pub starts_max: usize,
-    /// How many idle workers are kept.
+    /// Number of idle workers that are kept.
     pub idle_max: usize,
-    /// Where measurements are to be had; 0: nowhere.
+    /// The port of the metrics page; 0: there is none.
     pub metrics_port: u32,
-    /// How long the node goes on without a control service, in milliseconds; 0: as by default.
+    /// Milliseconds that the node goes on without a control service; 0: the default.
     pub headless_ms_max: u64,
 }
 
 impl Setup {
-    /// Where this node is, seen from the control service.
+    /// Returns the place of this node, seen from the control service.
     pub(crate) fn place(&self) -> Place {
         if self.is_head {
             Place::InHead

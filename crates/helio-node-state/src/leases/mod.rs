@@ -33,7 +33,7 @@ pub(crate) struct Lease {
     /// `None` until there is one.
     worker: Option<WorkerId>,
     is_revoked: bool,
-    /// Its first task may be tried again.
+    /// The first task of the lease may be tried again.
     is_retriable: bool,
 }
 
@@ -83,7 +83,8 @@ pub(crate) struct OfClient {
 /// The need of somebody who waits, for which leases are asked back.
 #[derive(Debug)]
 pub(crate) struct Need {
-    /// Its class, whose own leases are not asked back from the same client; `None` for an actor.
+    /// The class of the request, whose own leases are not asked back from the same client; `None`
+    /// for an actor.
     pub(crate) class: Option<(ClassKey, Option<Conn>)>,
     pub(crate) resources: ResourceSet,
 }
@@ -117,7 +118,7 @@ impl Leases {
         self.all.len()
     }
 
-    /// How many requests wait.
+    /// Returns the number of waiting requests.
     pub(crate) fn waiting_len(&self) -> usize {
         self.queue.len()
     }

@@ -22,7 +22,7 @@ pub(super) struct Request {
     pub(super) may_spill_at: u64,
     /// See [`helio_proto::node::RequestLease`].
     pub(super) touched: Vec<NodeId>,
-    /// Its client was told that no node can hold it.
+    /// The client was told that no node can hold the request.
     pub(super) is_warned: bool,
     /// Whether the client need not be told that no node has room: it was told, or has no other way.
     pub(super) is_told: bool,
@@ -51,7 +51,7 @@ pub(super) struct Queue {
     count: u64,
     /// The class that was served last.
     turn: u64,
-    /// How many requests wait.
+    /// Number of waiting requests.
     waiting: usize,
 }
 
@@ -61,7 +61,7 @@ impl Class {
         self.waiting.front()
     }
 
-    /// How many requests come before this one.
+    /// Returns the number of requests before this one.
     pub(super) fn position(&self, conn: Conn, request_id: u64) -> Option<usize> {
         let is_it = |request: &Request| request.conn == conn && request.request_id == request_id;
         self.waiting.iter().position(is_it)
@@ -131,7 +131,7 @@ impl Queue {
         }
     }
 
-    /// How many requests wait.
+    /// Returns the number of waiting requests.
     pub(super) fn len(&self) -> usize {
         self.waiting
     }

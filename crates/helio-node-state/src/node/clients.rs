@@ -177,7 +177,7 @@ impl Node {
         self.ctx.send(conn, registered);
     }
 
-    /// Where a registered client takes calls: behind the node's port.
+    /// Returns the address at which a registered client takes calls: behind the node's port.
     pub(super) fn address_of(&self, conn: Conn) -> WorkerAddress {
         let client = self.clients.get(conn);
         WorkerAddress {

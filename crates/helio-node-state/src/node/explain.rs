@@ -11,7 +11,7 @@ use crate::actors::Progress;
 use crate::clients::Kind;
 use crate::event::{Action, Conn};
 
-/// How many holders of a resource are named.
+/// Number of holders of a resource that an explanation names.
 const NAMED_MAX: usize = 4;
 
 impl Node {
@@ -71,7 +71,7 @@ impl Node {
         text
     }
 
-    /// How far an actor is that was sent here.
+    /// Returns the stage of an actor that was sent here, as a sentence.
     fn why_actor(&self, actor_id: ActorId) -> String {
         match self.actors.progress(actor_id) {
             Some(Progress::Queued(need)) => {

@@ -242,7 +242,8 @@ impl Node {
         }
     }
 
-    /// When [`Event::Tick`] is due, in microseconds of the same clock, if time matters at present.
+    /// Returns the time at which [`Event::Tick`] is due, in microseconds of the machine's clock;
+    /// `None` if time does not matter at present.
     #[must_use]
     pub fn next_tick(&self) -> Option<u64> {
         let contact = Some(self.contact.due()).filter(|due| *due < u64::MAX);
@@ -250,7 +251,8 @@ impl Node {
         due_ms.map(|due_ms| due_ms.saturating_mul(US_A_MS))
     }
 
-    /// How many nodes of the cluster are alive as far as this one knows, itself among them.
+    /// Returns the number of nodes of the cluster that are alive as far as this one knows, itself
+    /// included.
     #[must_use]
     pub fn n_nodes(&self) -> usize {
         self.cluster.size()

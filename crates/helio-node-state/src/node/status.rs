@@ -11,7 +11,7 @@ use super::{Node, US_A_MS};
 /// The name of the resource that stands for the object store.
 const STORE: &str = "object_store_memory";
 
-/// How many shapes of waiting requests a node reports.
+/// Maximum number of shapes of waiting requests that a node reports.
 const SHAPES_MAX: usize = 100;
 
 impl Node {
@@ -30,7 +30,7 @@ impl Node {
         }
     }
 
-    /// How long changes are gathered before a heartbeat reports them, in milliseconds.
+    /// Returns the milliseconds for which changes are gathered before a heartbeat reports them.
     #[must_use]
     pub fn status_gather_ms(&self) -> u64 {
         status_gather_ms(self.cluster.size())

@@ -211,7 +211,7 @@ impl Node {
         }
     }
 
-    /// Both the worker's process and its connection have ended.
+    /// Handles the end of a worker, once both its process and its connection have ended.
     fn on_worker_gone(&mut self, worker_id: WorkerId, cause: DeathCause) {
         let Some(Gone { key, usage, is_blocked, life }) =
             self.pool.remove(worker_id, &mut self.ctx)

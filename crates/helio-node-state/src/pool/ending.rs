@@ -1,4 +1,4 @@
-//! How workers end: asked to, told to, killed, or by themselves.
+//! The ends of workers: asked for, ordered, forced, or their own.
 
 use helio_proto::node::{Exit as ExitMessage, Leaving, LesseeGone};
 use helio_types::{DeathCause, DeathKind, LeaseId, WorkerId};
@@ -10,7 +10,7 @@ use crate::exits;
 use crate::limits::{LAST_WORDS_MS_MAX, WORKER_DRAIN_MS_MAX, WORKER_EXIT_MS_MAX};
 use crate::timers::Timer;
 
-/// Why workers end whose call's owner has ended.
+/// The reason of a worker's end when the owner of its call has ended.
 const LESSEE_GONE: &str = "The process that owned its task has ended.";
 
 impl Pool {
@@ -20,7 +20,7 @@ impl Pool {
         self.ask_to_exit(worker_id, reason, false, ctx);
     }
 
-    /// The same, while the worker keeps its use; it may refuse if `unless_needed`.
+    /// Asks a worker that keeps its use to exit; it may refuse if `unless_needed`.
     pub(crate) fn ask_to_exit(
         &mut self,
         worker_id: WorkerId,

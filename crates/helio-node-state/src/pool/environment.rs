@@ -6,7 +6,8 @@ use helio_proto::environment::{RuntimeEnv, SETUP_UNBOUNDED};
 
 use crate::limits::{WORKER_INSTALL_MS_MAX, WORKER_START_MS_MAX};
 
-/// How long a worker may take to start: longer where its environment is made first. None: as long as it will.
+/// Returns the milliseconds that a worker may take to start: more where its environment is made first. None:
+/// as long as it will.
 pub(super) fn start_ms_max(env: &RuntimeEnv) -> Option<u64> {
     match env.setup_ms_max {
         _ if !env.is_made_first() => Some(WORKER_START_MS_MAX),

@@ -61,7 +61,7 @@ pub(crate) struct Worker {
     pid: u32,
     conn: Option<Conn>,
     usage: Use,
-    /// When it was given the work that it runs, in assignments.
+    /// The number of the assignment that gave the worker its work; rises with time.
     began: u64,
     /// Has run nothing yet, and so can become an actor.
     is_fresh: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Worker {
     register_by: Option<u64>,
     /// The time by which a worker that was asked to end must have ended, or is killed.
     exit_by: Option<u64>,
-    /// Its process was killed and may not have ended yet.
+    /// The process was killed and may not have ended yet.
     is_killed: bool,
     /// The worker has said that it ends.
     is_leaving: bool,
@@ -84,9 +84,9 @@ pub(crate) struct Worker {
     is_told: bool,
     /// The worker ends when nobody needs it any more, however long that takes.
     lingers: bool,
-    /// Why it will have ended, when that is known before it ends.
+    /// The cause that the worker's end will have, when it is known before.
     cause: Option<DeathCause>,
-    /// Its process has ended for this cause; its connection has not ended yet.
+    /// The process has ended for this cause; its connection has not ended yet.
     exited: Option<DeathCause>,
     life: Life,
 }
@@ -108,7 +108,7 @@ impl Worker {
         self.usage
     }
 
-    /// When it was begun, and when it said that it serves.
+    /// Returns the times at which the process was begun and said that it serves.
     pub(crate) fn life(&self) -> Life {
         self.life
     }
@@ -117,7 +117,7 @@ impl Worker {
         self.is_blocked
     }
 
-    /// When it was given the work that it runs; rises with time.
+    /// Returns the number of the assignment that gave the worker its work; rises with time.
     pub(crate) fn began(&self) -> u64 {
         self.began
     }
@@ -127,7 +127,7 @@ impl Worker {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     demand: Demand,
-    /// Its worker is to be forked from the process that has modules loaded.
+    /// The worker is to be forked from the process that has modules loaded.
     wants_preloaded: bool,
 }
 
@@ -145,7 +145,7 @@ impl Waiting {
 #[derive(Debug)]
 pub(crate) struct Freed {
     pub(crate) key: PoolKey,
-    /// Its connection, if it has just registered.
+    /// The connection of the worker, if it has just registered.
     pub(crate) registered: Option<Conn>,
     is_fresh: bool,
     is_preloaded: bool,
@@ -174,10 +174,10 @@ pub(crate) enum Stay {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     workers: BTreeMap<WorkerId, Worker>,
-    /// How many assignments there were.
+    /// Number of assignments so far.
     assignments: u64,
     waiting: BTreeMap<PoolKey, VecDeque<Waiting>>,
-    /// How many starts in a row have failed.
+    /// Number of failed starts in a row, by kind of worker.
     failures: BTreeMap<PoolKey, u32>,
     /// Idle workers, the longest idle first.
     idle: BTreeSet<(u64, WorkerId)>,
@@ -240,7 +240,7 @@ impl Pool {
             .collect()
     }
 
-    /// How many workers of this kind are starting.
+    /// Returns the number of workers of this kind that are starting.
     pub(crate) fn starting_of(&self, key: &PoolKey) -> usize {
         let starts = |worker: &&Worker| worker.usage == Use::Starting && worker.key == *key;
         self.workers.values().filter(starts).count()
@@ -391,7 +391,8 @@ impl Pool {
 
     // Starting.
 
-    /// How many workers of this kind to start ahead: as many as are not there or starting already.
+    /// Returns the number of workers of this kind to start ahead: the wanted ones without those
+    /// that are idle or starting, as far as the limits allow.
     pub(crate) fn missing_ahead(&self, key: &PoolKey, count: usize, starts_max: usize) -> usize {
         let unused = |worker: &&Worker| matches!(worker.usage, Use::Starting | Use::Idle { .. });
         let there = self.workers.values().filter(|worker| worker.key == *key);
@@ -400,7 +401,7 @@ impl Pool {
         missing.min(starts_max.saturating_sub(starting)).min(self.room())
     }
 
-    /// How many workers may be started. **LIMIT-1** There are [`WORKERS_MAX`].
+    /// Returns the number of workers that may still be started.
     fn room(&self) -> usize {
         WORKERS_MAX.saturating_sub(self.workers.len())
     }

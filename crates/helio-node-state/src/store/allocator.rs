@@ -16,16 +16,16 @@ const LINE: u64 = 64;
 const HUGE: u64 = 2 << 20;
 const ALIGNED_MIN: u64 = 8 * HUGE;
 
-/// How many free extents are tried for an aligned best fit before one that is surely large enough is
-/// taken.
+/// Number of free extents that are tried for an aligned best fit before one that is surely large
+/// enough is taken.
 const TRIES_MAX: usize = 32;
 
 /// A part of the memory file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
-    /// Where it begins.
+    /// The begin of the extent, in bytes from the begin of the arena.
     pub(crate) offset: u64,
-    /// Its length with padding; what was asked for is at most this.
+    /// Length of the extent with padding, in bytes; the requested size is at most this.
     pub(crate) length: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Allocator {
     used: u64,
     /// Free extents by offset, with their length and when they were freed. No two touch.
     free: BTreeMap<u64, (u64, u64)>,
-    /// The same, in the order in which they are tried.
+    /// The free extents in the order in which they are tried.
     order: BTreeSet<(u64, Reverse<u64>, u64)>,
     /// The number of frees so far.
     clock: u64,
@@ -60,7 +60,7 @@ impl Allocator {
         self.size
     }
 
-    /// How many are taken.
+    /// Returns the number of bytes that are taken.
     #[must_use]
     pub(crate) fn used(&self) -> u64 {
         self.used
@@ -72,7 +72,7 @@ impl Allocator {
         self.size - self.used
     }
 
-    /// How many bytes an object of `size` takes.
+    /// Returns the number of bytes that an object of `size` takes.
     #[must_use]
     pub(crate) fn footprint(size: u64) -> u64 {
         size.max(1).checked_next_multiple_of(LINE).unwrap_or(u64::MAX)

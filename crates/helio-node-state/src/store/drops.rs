@@ -11,7 +11,7 @@ use helio_types::NodeId;
 /// **LIMIT-1** How many are kept; the oldest is forgotten first, and an object that its owner has freed may stay.
 const DROPS_MAX: usize = 10_000;
 
-/// How late the news may be that a node has left.
+/// Milliseconds by which the news that a node has left may be late.
 const DROPS_MS: u64 = 30_000;
 
 #[derive(Debug, Default)]

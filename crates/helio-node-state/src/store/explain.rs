@@ -6,7 +6,7 @@ use super::Store;
 use super::env::Surroundings;
 use super::pulls::Progress;
 
-/// How many of the processes that pin most are named.
+/// Number of the processes that pin most which an explanation names.
 const NAMED_MAX: usize = 4;
 
 /// The advice for the user of a process that waits.
@@ -14,7 +14,7 @@ pub(super) const ADVICE: &str = "Numpy arrays and other buffers that get() retur
      their object there: delete them or keep copies, or give the store more room (object_store_memory)";
 
 impl Store {
-    /// Why there is no room for `size` bytes, in a sentence.
+    /// Returns the reason why there is no room for `size` bytes, as a sentence.
     pub(super) fn explain_full(&self, size: u64, node: &dyn Surroundings) -> String {
         let (free, total) = (self.objects.memory_free(), self.objects.memory_size());
         let pinned = self.objects.pinned();
@@ -41,7 +41,7 @@ impl Store {
         said.collect::<Vec<_>>().join(", ")
     }
 
-    /// Why an object that is to be read here has no room.
+    /// Returns the reason why an object that is to be read here has no room.
     fn explain_no_room(&self, object_id: ObjectId, node: &dyn Surroundings) -> Option<String> {
         Some(self.explain_full(self.room.wanted_to_read(object_id)?, node))
     }

@@ -98,22 +98,22 @@ impl Store {
         }
     }
 
-    /// How many bytes of memory there are.
+    /// Returns the size of the memory in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.objects.memory_size()
     }
 
-    /// How many bytes of memory are in use.
+    /// Returns the number of bytes of memory in use.
     pub(crate) fn used(&self) -> u64 {
         self.objects.memory_used()
     }
 
-    /// How many bytes of objects are on the disk alone.
+    /// Returns the number of bytes of objects that are on the disk alone.
     pub(crate) fn on_disk(&self) -> u64 {
         self.objects.on_disk()
     }
 
-    /// How many sealed objects there are.
+    /// Returns the number of sealed objects.
     pub(crate) fn len(&self) -> usize {
         self.objects.sealed_len()
     }
@@ -352,7 +352,7 @@ impl Store {
         self.objects.kept(without)
     }
 
-    /// Another node leaves: this one keeps its object from now on.
+    /// Takes over an object of a node that leaves: this node keeps it from now on.
     pub(crate) fn on_inherit(&mut self, offer: Inherit, env: &mut Env<'_>) {
         let Inherit { object_id, from, owner, owner_node } = offer;
         let owner = Owner { worker_id: owner, node_id: owner_node };

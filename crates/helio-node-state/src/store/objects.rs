@@ -35,7 +35,7 @@ pub(super) struct Object {
     /// Pins of clients, and of daemons that are reading the object.
     pins: u32,
     owner: Owner,
-    /// When the object was used last, in uses.
+    /// The number of the object's last use, counted over all objects.
     used: u64,
 }
 
@@ -57,7 +57,7 @@ impl Object {
         matches!(self.file, File::Written | File::Reading)
     }
 
-    /// How many bytes of memory the object takes.
+    /// Returns the number of bytes of memory that the object takes.
     pub(super) fn memory(&self) -> u64 {
         self.extent.map_or(0, |extent| extent.length)
     }
@@ -81,7 +81,8 @@ struct Unsealed {
     extent: Extent,
     size: u64,
     owner: Owner,
-    /// Its owner let go of it before the news of its sealing came: other connections may be faster.
+    /// The owner let go of the object before the news of its sealing came: other connections may be
+    /// faster.
     is_freed: bool,
 }
 
@@ -144,12 +145,12 @@ impl Objects {
         Allocator::footprint(size) <= self.memory.size()
     }
 
-    /// How many bytes of memory are taken by objects that nothing else has.
+    /// Returns the number of bytes of memory that are taken by objects that nothing else has.
     pub(super) fn needed(&self) -> u64 {
         self.memory.used() - self.evictable_bytes
     }
 
-    /// How many bytes of memory readers keep.
+    /// Returns the number of bytes of memory that readers keep.
     pub(super) fn pinned(&self) -> u64 {
         self.sealed.values().filter(|object| object.pins > 0).map(Object::memory).sum()
     }

@@ -30,7 +30,7 @@ struct Fetch {
     gone: Vec<NodeId>,
     /// The reason that the last of them gave.
     reason: String,
-    /// How often a connection was lost over which it came.
+    /// Number of connections that were lost while the object came over them.
     retries: u32,
     /// The owner of the object: the copy goes with it.
     owner: Owner,
@@ -41,10 +41,10 @@ struct Fetch {
 enum State {
     /// The object comes without being asked for: a process of this node is writing it, or it is read from disk.
     Local,
-    /// Its turn has not come.
+    /// The pull waits for its turn.
     #[default]
     Queued,
-    /// This node has it; there is no room for it here yet.
+    /// This node has the object; there is no room for it here yet.
     WaitsForRoom(NodeAddress),
     /// A node was asked for it.
     Pulling(Pull),
@@ -65,7 +65,7 @@ pub(super) struct Pull {
     pub(super) is_bulk: bool,
 }
 
-/// How far the fetch of an object is, for those who ask what it waits for.
+/// The stage of an object's fetch, for explanations of what it waits for.
 #[derive(Debug)]
 pub(super) enum Progress<'a> {
     Local,
@@ -100,7 +100,7 @@ impl Pulls {
         self.fetches.len() + requests + numbers + self.queued.len()
     }
 
-    /// How many reads wait.
+    /// Returns the number of waiting reads.
     pub(super) fn requests_len(&self) -> usize {
         self.by_request.len()
     }
@@ -224,7 +224,7 @@ impl Pulls {
         None
     }
 
-    /// Another node has the object: it is asked before the others.
+    /// Adds a node that has the object: it is asked before the others.
     pub(super) fn add_next_location(&mut self, object_id: ObjectId, location: NodeAddress) {
         if let Some(fetch) = self.fetches.get_mut(&object_id) {
             fetch.locations.push_front(location);
@@ -318,7 +318,7 @@ impl Pulls {
         }
     }
 
-    /// Why the last location was of no use.
+    /// Sets the reason why the last location was of no use.
     pub(super) fn set_reason(&mut self, object_id: ObjectId, reason: String) {
         if let Some(fetch) = self.fetches.get_mut(&object_id) {
             fetch.reason = reason;

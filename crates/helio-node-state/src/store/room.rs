@@ -36,9 +36,9 @@ pub(super) struct Waiting {
     pub(super) object_id: ObjectId,
     pub(super) size: u64,
     pub(super) wants: Wants,
-    /// When room was asked for, or was seen to come later than now.
+    /// The time at which room was asked for, or was seen to come later than now.
     pub(super) since: u64,
-    /// When the object is laid on disk, or its writer is told that there is no room.
+    /// The time at which the object is laid on disk, or its writer is told that there is no room.
     pub(super) until: u64,
 }
 
@@ -60,22 +60,22 @@ pub(super) struct Room {
     waiting: VecDeque<Waiting>,
     /// The reservations, by the offsets at which their ranges begin.
     reservations: BTreeMap<u64, Reservation>,
-    /// How many objects are being written to disk, and how many bytes.
+    /// Number of objects that are being written to disk; their bytes are in the next field.
     spills: usize,
     spilling_bytes: u64,
     /// The disk did not take an object, and until when it is not tried again.
     disk_error: Option<(DiskError, u64)>,
-    /// When clients were asked for their pins last.
+    /// The time at which clients were asked for their pins last.
     asked_at: u64,
 }
 
 impl Room {
-    /// How many wait in the queue.
+    /// Returns the number of objects that wait in the queue.
     pub(super) fn queue_len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// How many wait in the queue or for the disk.
+    /// Returns the number of objects that wait in the queue or for the disk.
     pub(super) fn len(&self) -> usize {
         self.waiting.len() + self.reservations.len()
     }
@@ -144,7 +144,7 @@ impl Room {
         self.all().any(|(of, wants)| wants.is_creation(conn, object_id, of))
     }
 
-    /// How many bytes are waited for to read an object here.
+    /// Returns the number of bytes that the object waits for in order to be read here.
     pub(super) fn wanted_to_read(&self, object_id: ObjectId) -> Option<u64> {
         let is_it = |waiting: &&Waiting| {
             waiting.object_id == object_id && matches!(waiting.wants, Wants::Pull | Wants::Restore)
@@ -152,7 +152,7 @@ impl Room {
         self.waiting.iter().find(is_it).map(|waiting| waiting.size)
     }
 
-    /// How many bytes a client waits for to write the object.
+    /// Returns the number of bytes that a client waits for in order to write the object.
     pub(super) fn wanted_to_write(&self, object_id: ObjectId) -> Option<u64> {
         let is_it = |waiting: &&Waiting| {
             waiting.object_id == object_id && matches!(waiting.wants, Wants::Create { .. })
@@ -172,12 +172,12 @@ impl Room {
         self.spilling_bytes -= bytes;
     }
 
-    /// How many objects are being written to disk.
+    /// Returns the number of objects that are being written to disk.
     pub(super) fn spills(&self) -> usize {
         self.spills
     }
 
-    /// How many bytes are being written to disk.
+    /// Returns the number of bytes that are being written to disk.
     pub(super) fn spilling_bytes(&self) -> u64 {
         self.spilling_bytes
     }
@@ -187,7 +187,7 @@ impl Room {
         self.disk_error = Some((error, now + DISK_RETRY_MS));
     }
 
-    /// Why the disk takes nothing now.
+    /// Returns the reason why the disk takes nothing now.
     pub(super) fn disk_error(&self, now: u64) -> Option<&DiskError> {
         let is_fresh = |until: u64| until > now || mutant!("disk-left-alone-for-ever");
         self.disk_error.as_ref().filter(|(_, until)| is_fresh(*until)).map(|(error, _)| error)

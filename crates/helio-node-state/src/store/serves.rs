@@ -18,7 +18,7 @@ pub(super) struct Serves {
 }
 
 impl Serves {
-    /// How many objects are being streamed.
+    /// Returns the number of objects that are being streamed.
     pub(super) fn streaming_len(&self) -> usize {
         self.streaming.len()
     }
@@ -27,8 +27,8 @@ impl Serves {
         self.streaming.len() + self.awaited.len()
     }
 
-    /// Why the daemon may not read one more object under this number. **LIMIT-1** It queues beyond its
-    /// own pulls, so [`SERVES_MAX`] is more than a daemon in order asks for.
+    /// Returns the reason why the daemon may not read one more object under this number; `None` if it
+    /// may.
     pub(super) fn refusal(&self, conn: Conn, request_id: u64) -> Option<&'static str> {
         let of_daemon = || (conn, 0)..=(conn, u64::MAX);
         let reading =

@@ -183,7 +183,8 @@ impl Store {
         self.give_room(env);
     }
 
-    /// Why an object finds no room in memory, where no file on disk stands behind the memory.
+    /// Explains why an object finds no room in memory, where no file on disk stands behind the
+    /// memory.
     fn explain_refusal(&self, size: u64, env: &Env<'_>) -> Failure {
         let full = self.explain_full(size, env.node);
         let error = self.room.disk_error(env.ctx.now());

@@ -152,7 +152,7 @@ impl Store {
         }
     }
 
-    /// Another daemon begins to send an object.
+    /// Handles the begin of an object that another daemon sends.
     pub(crate) fn on_pull_start(&mut self, node_id: NodeId, start: PullStart, env: &mut Env<'_>) {
         let Some(object_id) = self.pulls.object_from(node_id, start.request_id) else { return };
         let Some(pull) = self.pulls.pull_mut(object_id) else { return };
@@ -203,7 +203,7 @@ impl Store {
         self.start_pulls(env);
     }
 
-    /// Another daemon sends the next bytes of an object.
+    /// Handles the next bytes of an object that another daemon sends.
     pub(crate) fn on_pull_chunk(&mut self, node_id: NodeId, chunk: PullChunk, env: &mut Env<'_>) {
         let Some(object_id) = self.pulls.object_from(node_id, chunk.request_id) else { return };
         let Some(pull) = self.pulls.pull_mut(object_id) else { return };
@@ -256,7 +256,7 @@ impl Store {
         }
     }
 
-    /// Another daemon does not have the object that it was asked for.
+    /// Handles the answer of another daemon that does not have the requested object.
     pub(crate) fn on_pull_failed(
         &mut self,
         node_id: NodeId,
@@ -282,7 +282,7 @@ impl Store {
         env.ctx.status_changed();
     }
 
-    /// Another daemon wants to read an object.
+    /// Handles the request of another daemon to read an object.
     pub(crate) fn on_pull(&mut self, conn: Conn, pull: &PullObject, env: &mut Env<'_>) {
         let PullObject { request_id, object_id } = *pull;
         let refusal = self.serves.refusal(conn, request_id);
@@ -312,7 +312,7 @@ impl Store {
         env.ctx.answer_node(conn, NodeToNode::PullFailed(PullFailed { request_id, reason }));
     }
 
-    /// Another daemon does not want an object any more.
+    /// Handles the news that another daemon does not want an object any more.
     pub(crate) fn on_cancel_pull(&mut self, conn: Conn, cancel: &CancelPull, env: &mut Env<'_>) {
         if self.serves.cancel(conn, cancel.request_id) {
             env.ctx.push(Action::StopServing { conn, request_id: cancel.request_id });

@@ -131,7 +131,7 @@ fn users_end_with_their_group_before_its_resources_come_back() {
     world.assert_nothing_leaked();
 }
 
-/// Its lessee may give the lease back before the news of the group reach it.
+/// The lessee of such a worker may give the lease back before the news of the group reach it.
 #[test]
 fn a_worker_that_is_killed_with_its_group_serves_nobody_until_its_process_has_ended() {
     let mut world = World::new(&[("CPU", 2.0)]);

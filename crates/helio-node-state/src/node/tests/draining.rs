@@ -23,7 +23,7 @@ impl World {
         self.say(conn, SealObject { object_id });
     }
 
-    /// As [`Self::make`], of what the other client is to own.
+    /// Makes an object as [`Self::make`] does, for the other client as its owner.
     pub(super) fn make_for(&mut self, owner: Conn, conn: Conn, object_id: ObjectId) {
         let client = self.node.clients.get(owner).unwrap();
         let (owner, owner_node) = (client.worker_id(), client.node_id());

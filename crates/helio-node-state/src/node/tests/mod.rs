@@ -34,7 +34,7 @@ use crate::{Action, Conn, DiskError, Event, Exit, Node, Setup};
 const CHECKSUM: u32 = 7;
 const STORE: u64 = 1 << 20;
 
-/// How long an object waits for room.
+/// Milliseconds that an object waits for room.
 const ROOM_MS_MAX: u64 = 5_000;
 
 fn node_id(n: u8) -> NodeId {
@@ -88,7 +88,7 @@ struct World {
     starts_at_once: bool,
     /// Objects on disk.
     files: BTreeSet<ObjectId>,
-    /// Of these, those that are not what was written any more.
+    /// The objects among these whose bytes are damaged.
     damaged: BTreeSet<ObjectId>,
     told_damaged: Vec<ObjectId>,
     /// The workers whose output was read last.
@@ -456,7 +456,7 @@ impl World {
         self.node.info().available.get("CPU").to_f64()
     }
 
-    /// Nothing is held by anybody: what LIMIT-1 and SHM-1 come to at the end.
+    /// Asserts that nobody holds anything: what LIMIT-1 and SHM-1 demand at the end.
     fn assert_nothing_leaked(&self) {
         assert!(self.node.ledger.is_whole(), "{:?}", self.node.ledger);
         assert_eq!(self.node.census().bundles, 0);

@@ -32,7 +32,7 @@ impl World {
         self.say(conn, SealObject { object_id });
     }
 
-    /// As [`Self::put`], of what the other client is to own.
+    /// Puts an object as [`Self::put`] does, for the other client as its owner.
     fn put_for(&mut self, owner: Conn, conn: Conn, object_id: ObjectId) {
         self.make_for(owner, conn, object_id);
         self.created(conn).unwrap();

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::{World, address, node_id, object};
 use crate::{Conn, DiskError, Event, Exit};
 
-/// One thing that may happen; the numbers choose among what there is.
+/// One step of a history; the numbers choose among what is possible.
 #[derive(Clone, Debug)]
 struct Step {
     kind: u8,
@@ -210,7 +210,7 @@ impl History {
         }
     }
 
-    /// Something of what comes over connections of its own has come, or does not come.
+    /// Brings the next bytes of a connection of its own, or the news that they do not come.
     fn receive(&mut self, a: u8, b: u8) {
         let Some((&request_id, &(_, size))) = self.world.receiving.iter().next() else { return };
         let event = match b % 3 {
@@ -224,7 +224,7 @@ impl History {
         self.world.feed(event);
     }
 
-    /// Everybody leaves.
+    /// Ends the history: all clients leave.
     fn end(mut self) {
         for conn in std::mem::take(&mut self.drivers) {
             self.world.close(conn);
