@@ -31,7 +31,7 @@ use helio_types::{
 use crate::sets::Sets;
 use crate::specs::{self, OwnSpec, Specs};
 
-/// Where an actor is in its life.
+/// The stage of an actor's life.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum State {
     /// The actor has no node; it is in the queue, or will be at the end of this event.
@@ -40,7 +40,7 @@ pub(crate) enum State {
     Starting { node_id: NodeId },
     /// The actor's process takes calls at this address.
     Alive { address: WorkerAddress, pid: u32 },
-    /// This service started anew and waits for the nodes to tell which of them has the actor.
+    /// This service started again and waits for the nodes to tell which of them has the actor.
     Recovering,
     /// The actor has ended and is not restarted.
     Dead,
@@ -58,23 +58,23 @@ pub(crate) struct Actor {
     pub(crate) incarnation: u32,
     /// The node that this incarnation was sent to last; `NIL` before.
     pub(crate) home: NodeId,
-    /// How often the actor was given to a node.
+    /// Number of times that the actor was given to a node.
     pub(crate) attempt: u32,
-    /// How many of its restarts were moves off drained nodes.
+    /// Number of restarts that moved the actor off drained nodes.
     pub(crate) moves: u32,
-    /// Why the actor, or its last incarnation, ended.
+    /// The cause of the end of the actor, or of its last incarnation.
     pub(crate) cause: Option<Box<DeathCause>>,
     /// The reason why the actor waits, while it waits.
     pub(crate) why: String,
-    /// Its subscribers know `why`.
+    /// The actor's subscribers know `why`.
     pub(crate) is_explained: bool,
     /// The driver was warned that the actor cannot be placed.
     pub(crate) was_warned: bool,
-    /// Its last handle is gone: its end is not a crash, whatever its process says.
+    /// The last handle of the actor is gone: its end is not a crash, whatever its process says.
     pub(crate) is_ending: bool,
     /// The actor was killed in order to be restarted: its end is a crash, whatever its process says.
     pub(crate) is_reviving: bool,
-    /// Its node is drained: it starts again elsewhere, and that uses up no restart.
+    /// The actor's node is drained: it starts again elsewhere, and that uses up no restart.
     pub(crate) is_moving: bool,
 }
 

@@ -25,7 +25,7 @@ impl Disk {
         self.full.is_some()
     }
 
-    /// Why the request cannot be granted now.
+    /// Returns the reason why the request cannot be granted now; `None` if it can.
     pub(crate) fn refusal(&self, request: &ControlRequest) -> Option<Failure> {
         let why = self.full.as_ref()?;
         let what = match request {

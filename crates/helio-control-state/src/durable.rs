@@ -43,7 +43,7 @@ pub(crate) enum Entry {
     /// An actor's incarnation and node.
     Incarnation(ActorInfo),
     Job(JobInfo),
-    /// Where a node is reached.
+    /// The address of a node.
     Node(NodeAddress),
     KeyValue {
         namespace: String,

@@ -84,7 +84,7 @@ pub enum Note {
         node_id: NodeId,
         /// The address at which others reach it.
         host: String,
-        /// Its daemon's port.
+        /// The port of the node's daemon.
         port: u32,
     },
     /// A node was not taken in.
@@ -121,7 +121,7 @@ pub enum Note {
     ActorRestarted {
         /// The actor.
         actor_id: ActorId,
-        /// How often it was made again.
+        /// Number of times that the actor was made again.
         incarnation: u32,
         /// The end of its process.
         reason: String,
@@ -154,16 +154,16 @@ pub struct Change {
     pub value: Option<Vec<u8>>,
 }
 
-/// How the control service tells whether a node is alive.
+/// The limits by which the control service tells whether a node is alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Health {
     /// The interval between two heartbeats of a node, in milliseconds.
     pub heartbeat_ms: u64,
     /// A node that was silent for this long is dead if others do not reach it either, in milliseconds.
     pub silence_ms_max: u64,
-    /// How much longer a node may be silent when it has just joined, in milliseconds.
+    /// Milliseconds that a node may be silent beyond the limit when it has just joined.
     pub first_silence_ms: u64,
-    /// How long a node may be silent that only the head misses, in milliseconds.
+    /// Milliseconds that a node may be silent which only the head misses.
     pub patience_ms: u64,
 }
 

@@ -1,4 +1,4 @@
-//! When each living node was last heard, and last told so.
+//! The times at which each living node was last heard, and last answered.
 //!
 //! Every message of every node is noted here, most of them heartbeats with no news. So this table has no
 //! more than it needs for that, and finds an entry at once: with thousands of nodes it stays in the
@@ -8,9 +8,9 @@ use helio_types::{IdMap, NodeId};
 
 #[derive(Debug, Default)]
 struct Heartbeat {
-    /// When the newest message of the node arrived.
+    /// The time at which the newest message of the node arrived.
     heard_ms: u64,
-    /// When the node was last told so.
+    /// The time at which the node was last answered.
     told_ms: u64,
 }
 
@@ -65,7 +65,7 @@ impl Heartbeats {
         }
     }
 
-    /// How long each node has been silent, in milliseconds; in no order.
+    /// Returns the milliseconds that each node has been silent, in no order.
     pub(crate) fn silences_ms(&self, now_ms: u64) -> impl Iterator<Item = (NodeId, u64)> {
         self.nodes
             .iter()

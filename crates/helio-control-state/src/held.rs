@@ -27,7 +27,7 @@ impl WantedChanges {
         self.events.is_empty()
     }
 
-    /// How many events wait.
+    /// Returns the number of waiting events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.events.len()

@@ -45,7 +45,7 @@ pub(crate) struct Specs {
     kept: BTreeSet<Kept>,
     /// The one that was asked for last: mostly the next actor is of its class.
     newest: Arc<ActorSpec>,
-    /// When there are this many, those that nobody uses any more are dropped.
+    /// Number of specs at which those that nobody uses any more are dropped.
     sweep_at: usize,
 }
 

@@ -24,13 +24,13 @@ use helio_types::{NodeId, mutant};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sight {
     pub(crate) node_id: NodeId,
-    /// How long it has been silent, in milliseconds.
+    /// Milliseconds that the node has been silent.
     pub(crate) silence_ms: u64,
     /// Whether it runs on the head's machine: no link is between them.
     pub(crate) is_here: bool,
 }
 
-/// How long nodes may be silent, in milliseconds.
+/// The limits of nodes' silence, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     pub(crate) heartbeat_ms: u64,
@@ -52,14 +52,14 @@ pub(crate) struct Verdicts {
     pub(crate) dead: Vec<(NodeId, String)>,
     /// The questions to ask: the node to ask, and the silent one.
     pub(crate) questions: Vec<(NodeId, NodeId)>,
-    /// This head misses most nodes and suspects itself; news since the last look.
+    /// This head misses most nodes and suspects itself; set when that changed since the last look.
     pub(crate) doubt: Option<bool>,
 }
 
 #[derive(Debug, Default)]
 struct Suspicion {
     asked_ms: u64,
-    /// How many rounds of questions there were, so that each asks others.
+    /// Number of rounds of questions so far, so that each round asks other nodes.
     rounds: usize,
     /// The nodes that were asked last, and the answer of each.
     witnesses: BTreeMap<NodeId, Option<bool>>,

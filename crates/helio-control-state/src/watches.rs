@@ -24,7 +24,7 @@ impl Watches {
         self.watchers.get(&other).is_some_and(|watchers| watchers.contains(&node_id))
     }
 
-    /// How many others a node watches.
+    /// Returns the number of nodes that a node watches.
     pub(crate) fn n_watched(&self, node_id: NodeId) -> usize {
         self.watched.get(&node_id).map_or(0, VecDeque::len)
     }

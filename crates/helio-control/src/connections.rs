@@ -15,13 +15,13 @@ use tokio::sync::mpsc;
 
 use crate::input::Input;
 
-/// How long a node that wants to join may take to be reached.
+/// Time that a node that wants to join may take to be reached.
 const REACH_MAX: Duration = Duration::from_secs(3);
 
 /// Numbers connections, so that what an old one still says is told from a new one's words.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
-/// How long to wait when the operating system refuses to accept (no descriptors left).
+/// Pause when the operating system refuses to accept (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The connections that messages go out on, the newest of each node.

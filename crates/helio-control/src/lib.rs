@@ -35,13 +35,14 @@ use helio_types::NodeId;
 pub use helio_control_state::Health;
 pub use service::{Handle, run};
 
-/// How long nodes have to take the news that the cluster ends.
+/// Time that nodes have to take the news that the cluster ends.
 pub const FLUSH_MAX: Duration = Duration::from_secs(1);
 
-/// How many inputs may wait for the loop; readers of connections wait beyond it.
+/// Maximum number of inputs that wait for the loop; beyond it the readers of connections wait.
 pub const INPUTS_MAX: usize = 4096;
 
-/// How many inputs are applied before what they cause is made durable and sent.
+/// Maximum number of inputs that are applied before their changes are made durable and their
+/// messages sent.
 pub const BATCH_MAX: usize = 1024;
 
 /// The options of the control service.
@@ -59,7 +60,7 @@ pub struct Options {
     pub identity: Option<Arc<Identity>>,
     /// The session's name, which joining nodes take over.
     pub session_name: String,
-    /// How it tells whether nodes are alive.
+    /// The limits by which the control service tells whether nodes are alive.
     pub health: Health,
     /// The store of the durable state.
     pub storage: Box<dyn Storage>,
@@ -76,7 +77,7 @@ pub struct Ready {
     pub handle: Handle,
 }
 
-/// Why the control service did not start, or ended.
+/// The reason why the control service did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -23,10 +23,12 @@ use crate::{BATCH_MAX, Error, FLUSH_MAX, INPUTS_MAX, Options, Ready};
 /// The least free room on the disk, in bytes, with which new things are made durable; the end of something is always.
 const ROOM_MIN: u64 = 8 << 20;
 
-/// How often the link of this machine is looked at, at most: that reads two files of the kernel's.
+/// Time between two looks at the link of this machine, at least: each reads two files of the
+/// kernel's.
 const LINK_EVERY: Duration = Duration::from_millis(250);
 
-/// How often a head that could not reach the store of the state, and answers nobody meanwhile, tries again.
+/// Time between two tries of a head that could not reach the store of the state, and answers nobody
+/// meanwhile.
 const REGAIN_LOOK: Duration = Duration::from_millis(50);
 
 /// Ends the control service from another thread.
@@ -189,7 +191,7 @@ struct Service {
     held: WantedChanges,
     /// The newest commit found the medium full.
     is_full: bool,
-    /// Why another head may have the state.
+    /// The reason to suspect that another head has the state.
     doubt: Option<String>,
     ended: Option<String>,
 }
@@ -306,9 +308,9 @@ impl Service {
         })
     }
 
-    /// One commit for all that a batch of events made durable, then the sends: whoever reads an answer
-    /// knows that what it says survives. Where the disk is full, the events that change durable state wait, in their
-    /// order, with all that they send; the others go on.
+    /// Commits all that a batch of events made durable at once, then sends: whoever reads an answer knows that what
+    /// it says survives. Where the disk is full, the events that change durable state wait, in their order, with all
+    /// that they send; the others go on.
     fn execute_actions(&mut self, mut events: Vec<Vec<Action>>) -> Result<(), Error> {
         if self.held.is_empty() {
             let changes = changes(events.iter().flatten());

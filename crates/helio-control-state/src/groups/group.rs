@@ -1,4 +1,4 @@
-//! One placement group: which of its bundles have nodes, and which nodes are asked to hold the others.
+//! A placement group: which of its bundles have nodes, and which nodes are asked to hold the others.
 //!
 //! ```text
 //!            a node for each bundle      all nodes hold theirs
@@ -114,15 +114,15 @@ pub(crate) struct Group {
     attempt: Option<Attempt>,
     /// After a restart: who was asked last, and may hold its bundles.
     former: Option<FormerAttempt>,
-    /// How often nodes were asked.
+    /// Number of rounds in which nodes were asked.
     attempts: u32,
     since_ms: u64,
-    /// How long it took until all was placed for the first time.
+    /// Milliseconds until all bundles were placed for the first time.
     took_ms: Option<u64>,
     /// The reason why the group waits.
     why: String,
     is_hopeless: bool,
-    /// Its driver was warned that it cannot be placed.
+    /// The driver was warned that the group cannot be placed.
     was_warned: bool,
     /// Requests that are answered when it is placed or removed.
     waiters: BTreeSet<Requester>,

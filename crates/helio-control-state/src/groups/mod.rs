@@ -72,7 +72,7 @@ impl Groups {
         self.groups.contains_key(&group_id)
     }
 
-    /// Why a new group is refused, if it is.
+    /// Returns the reason why a new group is refused; `None` if it is accepted.
     pub(crate) fn refusal(&self, spec: &GroupSpec) -> Option<Failure> {
         let refuse = |kind, text: String| Some(Failure::new(kind, text));
         let n_bundles = spec.bundles.len();

@@ -35,7 +35,7 @@ use crate::heartbeats::Heartbeats;
 use crate::verdict::Sight;
 use crate::watches::Watches;
 
-/// How long a reservation lasts, in milliseconds.
+/// Milliseconds that a reservation lasts.
 pub(crate) const RESERVATION_MS_MAX: u64 = 200;
 
 /// The purpose of a reservation.
@@ -49,9 +49,9 @@ pub(crate) enum ReservedFor {
 
 #[derive(Debug, Default)]
 struct Node {
-    /// Its newest status; `version` is the published one.
+    /// The node's newest status; its `version` is the published one.
     info: NodeInfo,
-    /// Its newest status in the wire form, as the node sent it: what holds when the node says that
+    /// The newest status in the wire form, as the node sent it: it holds when the node says that
     /// nothing has changed.
     reported: Box<[u8]>,
     /// `info` was changed here since the newest status.
@@ -66,7 +66,7 @@ struct Node {
     lost_ms: Option<u64>,
     /// Resources that are reserved and not subtracted from `info.available` yet, and since when.
     reservations: BTreeMap<ReservedFor, (ResourceSet, u64)>,
-    /// Something may follow from its next heartbeat although that has no news.
+    /// The next heartbeat may have effects although it has no news.
     is_unsettled: bool,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Nodes {
     members: BTreeSet<NodeId>,
     /// Nodes that registered and have not been told of the others.
     uninformed: BTreeSet<NodeId>,
-    /// When joins and deaths were last published.
+    /// The time at which joins and deaths were last published.
     members_published_ms: u64,
     watches: Watches,
     /// Nodes with requests that wait for room elsewhere, and were not told of candidates since they
@@ -113,9 +113,9 @@ pub(crate) struct Nodes {
     n_candidates: u64,
     /// The number of the newest view that was published.
     version: u64,
-    /// When changed resources were last published.
+    /// The time at which changed resources were last published.
     published_ms: u64,
-    /// Another number after a node has joined, is gone, is to leave or stays after all.
+    /// A number that changes when a node has joined, is gone, is to leave, or stays after all.
     membership: u64,
     /// The requests that wait for the next such change.
     waiters: BTreeSet<Requester>,
@@ -149,7 +149,7 @@ impl Nodes {
         nodes.into_iter().map(|(_, node)| node)
     }
 
-    /// Where a node is reached.
+    /// Returns the address of a node.
     pub(crate) fn address(&self, node_id: NodeId) -> Option<NodeAddress> {
         self.nodes.get(&node_id).map(|node| node.info.address.clone())
     }
@@ -207,7 +207,7 @@ impl Nodes {
         self.index.plan_group(wanted)
     }
 
-    /// How many nodes placement has looked at: what it costs.
+    /// Returns the number of nodes that placement has looked at: the measure of its cost.
     pub(crate) fn n_visited(&self) -> u64 {
         self.index.visited()
     }
@@ -216,7 +216,7 @@ impl Nodes {
         self.nodes.values().map(|node| node.reservations.len()).sum()
     }
 
-    /// Why a node may not register; empty when it may.
+    /// Returns the reason why a node may not register; empty when it may.
     pub(crate) fn refusal(&self, node_id: NodeId, info: &NodeInfo) -> String {
         match self.nodes.get(&node_id) {
             // What it ran was given to others: it may come back only as a node of another id.
@@ -423,7 +423,7 @@ impl Nodes {
         self.take_report(node_id, info, None)
     }
 
-    /// The same; `encoded` is the status in its wire form, where it is at hand.
+    /// Takes a node's report; `encoded` is the status in its wire form, where it is at hand.
     fn take_report(&mut self, node_id: NodeId, info: NodeInfo, encoded: Option<Box<[u8]>>) -> bool {
         let Some(node) = self.nodes.get_mut(&node_id) else { return false };
         let reported = encoded.unwrap_or_else(|| encode(&info).into_boxed_slice());
@@ -532,9 +532,9 @@ impl Nodes {
         self.lost.iter().filter(is_long).copied().collect()
     }
 
-    /// How long each node that is alive has been silent, in the order of ids, when one of them may have been for
-    /// `suspect_ms`. While the verdict is calm, only when one has: with thousands of nodes their descriptions,
-    /// which are in no cache, are not read for nothing.
+    /// Returns the milliseconds that each living node has been silent, in the order of ids, when one of them may
+    /// have been silent for `suspect_ms`. While the verdict is calm, only when one has: with thousands of nodes
+    /// their descriptions, which are in no cache, are not read for nothing.
     pub(crate) fn sights(
         &mut self,
         now_ms: u64,
@@ -711,7 +711,7 @@ impl Nodes {
         ClusterView { nodes: seen.collect() }
     }
 
-    /// How long the next look at the nodes may be away, in milliseconds, if anything is due.
+    /// Returns the milliseconds until the next look at the nodes; `None` if nothing is due.
     pub(crate) fn next_look_ms(&self) -> Option<u64> {
         let is_passing = !self.lost.is_empty() || !self.reserved.is_empty();
         let passing = is_passing.then_some(LOOK_AGAIN_MS);

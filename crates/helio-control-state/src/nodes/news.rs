@@ -44,7 +44,7 @@ fn unwatched(info: &NodeInfo) -> NodeInfo {
     NodeInfo { available: ResourceSet::default(), pending: Vec::new(), ..info.clone() }
 }
 
-/// These nodes as everybody may see them, in messages of bounded length.
+/// Puts the public views of these nodes into messages of bounded length.
 fn pages<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<ClusterView> {
     let infos: Vec<NodeInfo> = nodes.map(|node| unwatched(&node.info)).collect();
     infos.chunks(VIEW_PAGE_NODES).map(|page| ClusterView { nodes: page.to_vec() }).collect()

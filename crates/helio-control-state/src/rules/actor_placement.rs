@@ -1,4 +1,4 @@
-//! Where actors go, and what those that wait are told.
+//! The placement of actors, and the explanations for those that wait.
 
 use std::borrow::Cow;
 
@@ -61,7 +61,8 @@ impl Control {
         choice
     }
 
-    /// Something has become free: the shape whose oldest actor waits longest goes first.
+    /// Places waiting actors after something has become free: the shape whose oldest actor waits
+    /// longest goes first.
     pub(crate) fn place_actors(&mut self) {
         for shape in self.queue.shapes() {
             self.place_shape(&shape);

@@ -15,15 +15,16 @@ use helio_types::{NodeId, mutant};
 use super::Control;
 use crate::event::Note;
 
-/// How far the end of the cluster is.
+/// The progress of the cluster's end.
 #[derive(Debug)]
 pub(crate) struct Ending {
     reason: String,
     /// The nodes that have neither said that they leave nor come back since the order.
     awaited: BTreeSet<NodeId>,
-    /// Until when the service waits for these nodes.
+    /// The time until which the service waits for these nodes.
     awaited_until_ms: u64,
-    /// Until when, after a restart, the service waits for nodes that it does not know yet.
+    /// The time until which, after a restart, the service waits for nodes that it does not know
+    /// yet.
     unknown_until_ms: u64,
     /// The shell was told to end the service.
     is_over: bool,

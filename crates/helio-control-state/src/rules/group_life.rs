@@ -1,4 +1,4 @@
-//! How placement groups begin and end.
+//! The begin and end of placement groups.
 
 use helio_proto::control::{ControlResponse, Empty, Failure, FailureKind};
 use helio_proto::group::{GroupNews, GroupSpec};

@@ -24,7 +24,8 @@ impl Control {
         }
     }
 
-    /// Something has become free: the shape whose oldest group waits longest goes first.
+    /// Places waiting groups after something has become free: the shape whose oldest group waits
+    /// longest goes first.
     pub(crate) fn place_groups(&mut self) {
         for shape in self.groups.shapes() {
             while let Some(group_id) = self.groups.first(&shape) {
@@ -151,7 +152,7 @@ impl Control {
         }
     }
 
-    /// Some of a group's bundles are lost: they wait for other nodes, the rest stays where it is.
+    /// Takes lost bundles off their nodes: they wait for other nodes, the rest stays where it is.
     fn lose_bundles(&mut self, group_id: PlacementGroupId, is_lost: impl Fn(u32, NodeId) -> bool) {
         if self.groups.get(group_id).is_some_and(|group| group.asks_for_lost(&is_lost)) {
             self.give_up_attempt(group_id, None);

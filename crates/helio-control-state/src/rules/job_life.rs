@@ -1,4 +1,4 @@
-//! How jobs begin and end.
+//! The begin and end of jobs.
 
 use std::collections::BTreeSet;
 

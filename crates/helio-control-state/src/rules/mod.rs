@@ -79,11 +79,11 @@ pub struct Control {
     log_flushes: LogFlushes,
     out: Outbox,
     follow_ups: FollowUps,
-    /// How many actors were placed: nodes that are equally good take turns by this number.
+    /// Number of actors that were placed: nodes that are equally good take turns by this number.
     n_placed: u64,
-    /// When the last tick was.
+    /// The time of the last tick.
     ticked_ms: u64,
-    /// When waiting actors were last explained.
+    /// The time at which waiting actors were last explained.
     explained_ms: u64,
     /// The number of this head among the heads of the cluster; 0: there is no other.
     epoch: u64,
@@ -113,7 +113,8 @@ impl Control {
         self.former.values()
     }
 
-    /// When [`crate::Event::Tick`] is due, in microseconds of the same clock: some time after the last one.
+    /// Returns the time at which [`crate::Event::Tick`] is due, in microseconds of the machine's clock:
+    /// some time after the last one.
     #[must_use]
     pub fn next_tick(&self) -> Option<u64> {
         let heartbeat_ms = self.health.heartbeat_ms;
@@ -139,14 +140,14 @@ impl Control {
         [accepted.into(), ClusterView { nodes: self.nodes.infos() }.into()]
     }
 
-    /// How many nodes are alive.
+    /// Returns the number of nodes that are alive.
     #[must_use]
     pub fn n_nodes(&self) -> usize {
         self.nodes.n_alive()
     }
 
-    /// How many nodes placement has looked at since the start: what it costs, for tests and the
-    /// simulation of large clusters.
+    /// Returns the number of nodes that placement has looked at since the start: the measure of its
+    /// cost, for tests and the simulation of large clusters.
     #[must_use]
     pub fn n_nodes_visited(&self) -> u64 {
         self.nodes.n_visited()

@@ -1,4 +1,4 @@
-//! How nodes join, report and die, and what the others are told.
+//! The rules for nodes that join, report and die, and the news for the others.
 
 use std::collections::BTreeSet;
 

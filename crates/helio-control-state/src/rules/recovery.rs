@@ -28,7 +28,8 @@ impl Control {
         Self::recover_under(0, session_name, entries, gone, now)
     }
 
-    /// The same, where heads take each other's place, for the one of that number.
+    /// Recovers like [`Self::recover`] where heads take each other's place, for the head of that
+    /// number.
     #[must_use]
     pub fn recover_under(
         epoch: u64,

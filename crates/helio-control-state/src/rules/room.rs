@@ -15,7 +15,7 @@ use helio_types::{NodeId, ResourceSet};
 use super::Control;
 use crate::actors::{Actor, State};
 
-/// How many of the actors that wait room is asked for at a time.
+/// Maximum number of waiting actors for which room is asked at a time.
 const ACTORS_MAX: usize = 64;
 /// The number of placement groups for which room is asked for at a time.
 const GROUPS_MAX: usize = 16;

@@ -162,8 +162,8 @@ fn a_lost_node_takes_its_bundles_and_leaves_the_others() {
     assert_eq!(harness.phase(1), GroupPhase::Created);
 }
 
-/// Both nodes of the group are gone, one after the other: it is not placed with the bundle that was asked for
-/// in between.
+/// A group that has lost both its nodes, one after the other, is not placed with the bundle that was asked
+/// for in between.
 #[test]
 fn a_bundle_that_is_lost_while_another_is_asked_for_is_asked_for_next() {
     let mut harness = Harness::with_driver(0.0);

@@ -153,7 +153,7 @@ impl Harness {
         self.restart_without(&[]);
     }
 
-    /// And with it these nodes.
+    /// Restarts the service, and these nodes are gone.
     pub(crate) fn restart_without(&mut self, gone: &[NodeId]) {
         // Changes that were not durable are as if they had never been.
         self.held.clear();
