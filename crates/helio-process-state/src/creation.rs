@@ -8,11 +8,12 @@ use helio_types::ActorId;
 pub enum CreationOutcome {
     /// The actor was made, or is being made.
     Made,
-    /// Another actor has the name, and is taken instead (`get_if_exists`); the handle of the new one goes.
+    /// The name belongs to another actor, which is taken instead (`get_if_exists`); the handle of the new
+    /// one is dropped.
     Exists {
         /// The actor that has the name.
         actor: ActorId,
-        /// Its handle, as its creator wrote it.
+        /// The handle of the existing actor, as its creator wrote it.
         handle: Vec<u8>,
     },
     /// The actor is not made; its handle goes.

@@ -42,7 +42,7 @@ pub enum Event<'a> {
     Closed {
         /// The link.
         link: u64,
-        /// Everything that the other end had sent was handed in.
+        /// The shell has handed in all that the other end had sent.
         is_complete: bool,
     },
     /// A frame arrived.
@@ -52,7 +52,8 @@ pub enum Event<'a> {
         /// The frame without its length.
         bytes: &'a [u8],
     },
-    /// Everything that had arrived on the link when [`Action::Drain`] was carried out was handed in.
+    /// The shell has handed in all that had arrived on the link when [`Action::Drain`] was carried
+    /// out.
     Drained {
         /// The link.
         link: u64,
@@ -177,8 +178,8 @@ pub enum Event<'a> {
     Tick,
 }
 
-/// Something for the shell to do. What goes over links is not among the actions: it stands in the
-/// links' output.
+/// An effect for the shell to carry out. What goes over links is not among the actions: it stands
+/// in the links' output.
 #[derive(Debug)]
 pub enum Action {
     /// Open a connection, which [`Event::Greeted`], [`Event::Unreached`] or [`Event::Closed`] answers.
@@ -239,7 +240,7 @@ pub enum Action {
 /// Changes for threads that wait, since the shell looked last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Signals {
-    /// Something changed that a waiting thread may wait for.
+    /// A change happened that a waiting thread may wait for.
     pub news: bool,
     /// An event loop has to look: a watched object is ready.
     pub wake_loop: bool,

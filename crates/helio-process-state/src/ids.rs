@@ -52,8 +52,9 @@ impl Ids {
     }
 }
 
-/// Where a process's counter starts: ids of several processes must differ although all count by one.
-/// Some bytes of a worker's id may be the same for all workers of a node, so every byte counts.
+/// Returns the start of a process's counter: ids of several processes must differ although all count
+/// by one. Some bytes of a worker's id may be the same for all workers of a node, so every byte
+/// counts.
 fn seed_of(worker: WorkerId) -> u64 {
     let mut sum = 0u64;
     for chunk in worker.0.chunks(4) {

@@ -6,7 +6,8 @@ use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 /// The largest number of processes that an explanation passes through.
 pub(crate) const HOPS_MAX: u8 = 4;
-/// How many processes a question of the daemon may go on to; the daemon counts as one of them.
+/// Number of processes to which a question of the daemon may go on; the daemon counts as one of
+/// them.
 pub(crate) const HOPS_OF_NODE: u8 = 3;
 
 /// The subject of a question.
@@ -29,7 +30,7 @@ pub(crate) enum Asker {
     Thread(u64),
     /// A process, by its number for the question.
     Peer(Arc<WorkerAddress>, u64),
-    /// This node's daemon, by its request.
+    /// The daemon of this node, by its request.
     Node(u64),
 }
 

@@ -11,11 +11,11 @@ use helio_types::{IdMap, ObjectId, mutant};
 
 use crate::value::{Bytes, Memory, Payload};
 
-/// How long a reader is given the error that there was no room for the object, in microseconds; later
+/// Microseconds for which readers are given the error that there was no room for the object; later
 /// readers have it fetched again.
 const REFUSED_US: u64 = 2_000_000;
 
-/// Why an object could not come here.
+/// The reason why an object could not come here.
 #[derive(Debug)]
 struct Refusal {
     /// The serialized exception.
@@ -37,7 +37,7 @@ pub(crate) struct StoreClient<M: Memory> {
     writing: BTreeSet<ObjectId>,
     /// Lost arguments of waiting calls that their owners make again; one handle of each is held.
     recovering: BTreeSet<ObjectId>,
-    /// How often the daemon has asked for room.
+    /// Number of times that the daemon has asked for room.
     room_wanted: u64,
 }
 

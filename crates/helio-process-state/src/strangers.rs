@@ -4,9 +4,9 @@
 
 use std::collections::VecDeque;
 
-/// How long a connection may take to greet, in microseconds.
+/// Microseconds that a connection may take to greet.
 const GREETING_WAIT_US: u64 = 10_000_000;
-/// How many connections may owe their greeting at a time; beyond, the oldest is refused.
+/// Maximum number of connections that owe their greeting; beyond it, the oldest is refused.
 const STRANGERS_MAX: usize = 256;
 
 /// The links that have to greet, the oldest first.
@@ -29,7 +29,7 @@ impl Strangers {
         self.waiting.retain(|(stranger, _)| *stranger != link);
     }
 
-    /// When the next link must have greeted.
+    /// Returns the time by which the next link must have greeted.
     pub(crate) fn next_tick(&self) -> Option<u64> {
         self.waiting.front().map(|(_, due)| *due)
     }

@@ -384,7 +384,7 @@ fn a_reader_that_begins_before_the_refusal_of_an_older_request_asks_again() {
     assert!(worker.0.read(id).is_some_and(|payload| payload.is_error), "there is no room");
 }
 
-/// How often the shell was asked to drain the link since it was asked last.
+/// Returns the number of requests to the shell to drain the link since the last look.
 fn drains(worker: &mut Worker, link: u64) -> usize {
     let is_drain = |action: &Action| matches!(action, Action::Drain { link: l } if *l == link);
     worker.take_actions().iter().filter(|action| is_drain(action)).count()

@@ -13,7 +13,7 @@ pub fn why(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> Strin
     in_its_place(why_not(nodes, need, strategy), strategy)
 }
 
-/// Why no node could ever hold the request.
+/// Explains why no node could ever hold the request.
 #[must_use]
 pub fn why_infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
     in_its_place(infeasible(nodes, need, strategy), strategy)

@@ -1,4 +1,4 @@
-//! Where the bundles of a placement group go.
+//! The placement of a group's bundles.
 //!
 //! [`plan_group`] looks for a node for every bundle that has none; it answers with all of them or not
 //! at all. **WHY-1** [`why_group`] says in a sentence what stands in the way, bundle by bundle, by the
@@ -46,7 +46,8 @@ pub fn plan_group(nodes: &[NodeView], wanted: Wanted<'_>) -> Option<Vec<(u32, No
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate<'a> {
     pub(crate) node: &'a NodeView,
-    /// How many nodes it stands for: it and others that are equal to it and come behind it.
+    /// Number of nodes that the candidate stands for: itself and others that are equal to it and
+    /// come behind it.
     pub(crate) weight: usize,
 }
 
@@ -104,7 +105,7 @@ struct Board<'a> {
     nodes: Vec<Candidate<'a>>,
     room: Room,
     taken: BTreeMap<usize, ResourceSet>,
-    /// How many bundles of the group each node has.
+    /// Number of the group's bundles on each node.
     counts: BTreeMap<usize, usize>,
     placed: Vec<(u32, NodeId)>,
 }

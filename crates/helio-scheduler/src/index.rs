@@ -25,11 +25,11 @@ use crate::policy::{Choice, choose_among, feasible_target};
 use crate::tree::Tree;
 use crate::{NodeView, Placement};
 
-/// How many shapes have a tree; the one that was not used for longest makes room. A tree takes 64 bytes
-/// for each node.
+/// Maximum number of shapes with a tree; the one that was not used for longest makes room. A tree takes
+/// 64 bytes for each node.
 pub const SHAPES_MAX: usize = 32;
 
-/// How many kinds of groups have classes of nodes.
+/// Maximum number of kinds of groups with classes of nodes.
 const SIGNATURES_MAX: usize = 8;
 
 /// A resource that no more nodes than this have is looked up node by node.
@@ -54,13 +54,13 @@ pub struct NodeIndex {
     visited: u64,
 }
 
-/// Something derived from the nodes that is brought up to date when it is used.
+/// A value derived from the nodes that is brought up to date when it is used.
 #[derive(Debug)]
 struct Kept<T> {
     value: T,
     /// The number of the first change that it does not know.
     seen: u64,
-    /// When it was used last.
+    /// The number of the last use.
     used: u64,
 }
 
@@ -131,7 +131,7 @@ impl NodeIndex {
         self.slots.get(&node_id).map(|slot| &self.nodes[*slot])
     }
 
-    /// How many nodes are alive.
+    /// Returns the number of nodes that are alive.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()
@@ -143,7 +143,8 @@ impl NodeIndex {
         self.slots.is_empty()
     }
 
-    /// How many nodes, and nodes of trees, were looked at so far: the cost of placement, for tests.
+    /// Returns the number of nodes, and of nodes of trees, that were looked at so far: the cost of
+    /// placement, for tests.
     #[must_use]
     pub fn visited(&self) -> u64 {
         self.visited + self.trees.iter().map(|(_, kept)| kept.value.visited()).sum::<u64>()
@@ -333,7 +334,8 @@ impl NodeIndex {
         &mut kept.value
     }
 
-    /// Where the tree of a shape is. There are few: comparing a shape with each costs less than copying it to look it up.
+    /// Returns the position of a shape's tree. There are few: comparing a shape with each costs less than copying it to
+    /// look it up.
     fn place_of_tree(&mut self, need: &ResourceSet, labels: &[Label]) -> usize {
         let is_same = |((of, selects), _): &(Shape, Kept<Tree>)| {
             let asked = labels.iter().map(|label| (&label.key, &label.value));

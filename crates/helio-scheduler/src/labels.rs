@@ -71,7 +71,7 @@ pub(crate) fn all_match(selectors: &[(&str, Selector)], labels: &BTreeMap<String
     selectors.iter().all(|(key, selector)| selector.matches(labels.get(*key).map(String::as_str)))
 }
 
-/// The same for selectors that are kept.
+/// Whether the labels satisfy all of the kept selectors.
 pub(crate) fn selected(
     selectors: &[(String, Selector)],
     labels: &BTreeMap<String, String>,

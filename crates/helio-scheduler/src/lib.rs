@@ -1,4 +1,4 @@
-//! Where work goes: a pure function of what is known of the nodes.
+//! Placement: a pure function from what is known of the nodes to the node that takes a request.
 //!
 //! Both the control service (actors) and every node's daemon (tasks that do not fit at home) place by
 //! [`place`]. It reads a view and changes nothing; the caller that acts on its answer takes the resources
@@ -62,7 +62,7 @@ pub struct NodeView {
     pub total: ResourceSet,
     /// The free part of its resources.
     pub available: ResourceSet,
-    /// Its labels.
+    /// The labels of the node.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -91,10 +91,10 @@ impl From<&NodeInfo> for NodeView {
     }
 }
 
-/// Where a request may go now.
+/// The place of a request, with the reason if there is none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// There: it has room.
+    /// The node has room for the request now.
     On(NodeId),
     /// Nowhere now; a node that could hold it is full.
     Busy,

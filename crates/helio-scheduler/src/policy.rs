@@ -47,10 +47,10 @@ pub fn place(
     }
 }
 
-/// Where a request may go now, without a sentence.
+/// The place of a request, without an explanation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// There: it has room.
+    /// The node has room for the request now.
     On(NodeId),
     /// Nowhere now; a node that could hold it is full.
     Busy,
@@ -161,7 +161,7 @@ fn best<'a>(
         .map(|(_, node)| node)
 }
 
-/// How used a node counts as: idle until it is half used.
+/// Returns the use that packing counts for a node: idle until it is half used.
 pub(crate) fn packed_use(node: &NodeView) -> f64 {
     let used = used_part(node);
     if used < PACK_UNTIL { 0.0 } else { used }
@@ -170,7 +170,8 @@ pub(crate) fn packed_use(node: &NodeView) -> f64 {
 /// The resources by which a node counts as used.
 pub(crate) const USED_BY: [&str; 3] = ["CPU", "GPU", "memory"];
 
-/// How much of its scarcest predefined resource a node has lent, from 0 to 1 (more when lent twice).
+/// Returns the lent part of a node's scarcest predefined resource, from 0 to 1 (more when lent
+/// twice).
 pub(crate) fn used_part(node: &NodeView) -> f64 {
     let part = |name: &str| {
         let total = node.total.get(name).to_f64();

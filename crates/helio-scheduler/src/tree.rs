@@ -10,9 +10,9 @@ use crate::policy::packed_use;
 /// The sum over the nodes below a place in the tree. Nodes without GPU are counted under 0, those with GPU under 1.
 #[derive(Clone, Copy, Debug)]
 struct Sum {
-    /// How many could hold a request.
+    /// Number of nodes that could hold a request.
     feasible: u32,
-    /// How many have room for one now.
+    /// Numbers of nodes that have room for a request now.
     free: [u32; 2],
     /// The use of the least used among those with room.
     least: [f64; 2],

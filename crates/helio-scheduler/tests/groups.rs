@@ -1,4 +1,4 @@
-//! Where bundles go, and the words for when they cannot.
+//! Tests of the nodes that bundles get, and of the explanations when they get none.
 
 use std::collections::BTreeMap;
 

@@ -59,7 +59,7 @@ fn view(number: u16, kind: u8, free: u8) -> NodeView {
     }
 }
 
-/// The same nodes, as a plain list in the order in which they came.
+/// The index, and the same nodes as a plain list in the order in which they came.
 #[derive(Default)]
 struct Both {
     index: NodeIndex,

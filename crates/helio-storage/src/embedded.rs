@@ -21,14 +21,14 @@ use crate::{Change, Entry, Error, Storage};
 
 const ENTRIES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("entries");
 
-/// How much of the file is kept in memory, in bytes: reads happen at start only.
+/// Bytes of the file that are kept in memory: reads happen at start only.
 const CACHE_SIZE: usize = 4 << 20;
 
 /// A durable map in one file.
 #[derive(Debug)]
 pub struct Embedded {
     path: String,
-    /// Where it can be opened again.
+    /// The path at which the file can be opened again.
     file: Option<PathBuf>,
     /// `None` after a commit that found the disk full.
     database: Option<Database>,

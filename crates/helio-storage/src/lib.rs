@@ -49,7 +49,7 @@ pub trait Storage: Send {
     /// When the store cannot be written.
     fn commit(&mut self, changes: &[Change]) -> Result<(), Error>;
 
-    /// How many bytes the medium still takes; `None`: as many as come.
+    /// Returns the number of bytes that the medium still takes; `None`: no limit is known.
     fn room(&self) -> Option<u64> {
         None
     }
@@ -90,11 +90,11 @@ pub enum Standing {
     Lost(String),
 }
 
-/// Why the store failed.
+/// The reason why the store failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another process has it open.
+    /// Another process has the file open.
     #[error("{path} is in use by another process")]
     InUse {
         /// The file.

@@ -14,7 +14,7 @@ use commits::{COMMITS, Map, changes, states};
 use helio_storage::{Embedded, Storage};
 use redb::StorageBackend;
 
-/// One piece that is not synced.
+/// A piece of a write that is not synced.
 #[derive(Clone, Debug)]
 enum Piece {
     Write { offset: u64, bytes: Vec<u8> },

@@ -27,7 +27,7 @@ use helio_storage::{Change, Error, Standing, Storage};
 use proxy::Proxy;
 use servers::{EtcdServer, RedisServer, Server, until};
 
-/// So long that no lease runs out in a test that is not about that.
+/// A lease that does not run out in a test that is not about that.
 const LONG: Duration = Duration::from_secs(600);
 
 /// A head that waits for no other one; a server that has just started may be slow to answer.
@@ -382,7 +382,7 @@ fn an_etcd_without_room_says_so() {
     assert!(store.full().contains("etcd://"));
 }
 
-/// One member that hangs or is away costs a part of the lease.
+/// A member that hangs or is away costs a part of the lease.
 #[test]
 #[ignore = "needs etcd"]
 fn another_member_is_asked_when_one_does_not_answer() {

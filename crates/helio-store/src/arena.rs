@@ -13,7 +13,7 @@ use rustix::net::RecvFlags;
 use crate::copy;
 use crate::overflow::{Mapping, Overflow};
 
-/// Why memory cannot be had or touched.
+/// The reason why memory cannot be had or touched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,11 +23,11 @@ pub enum Error {
     /// The range is not inside the memory file: the peer that named it is broken.
     #[error("{length} bytes at {offset} are not inside the object store of {size} bytes")]
     OutOfBounds {
-        /// Where the range begins.
+        /// The begin of the range, in bytes from the begin of the file.
         offset: u64,
-        /// How long it is.
+        /// Length of the range in bytes.
         length: u64,
-        /// How long the file is.
+        /// Size of the file in bytes.
         size: u64,
     },
     /// The descriptor is no memory file of ours: it could shrink, or is shorter than announced.
@@ -157,8 +157,8 @@ impl Arena {
         Ok((self.fd(), offset))
     }
 
-    /// How many bytes from `offset` on, up to `length`, this process has mapped in. Writing there in place costs less than
-    /// through the file; elsewhere it costs more, as each page is cleared before it is overwritten.
+    /// Returns the number of bytes from `offset` on, up to `length`, that this process has mapped in. Writing there in
+    /// place costs less than through the file; elsewhere it costs more, as each page is cleared before it is overwritten.
     #[must_use]
     pub fn mapped_in(&self, offset: u64, length: u64) -> u64 {
         match self.range(offset, length) {
@@ -259,7 +259,7 @@ pub struct ArenaSlice {
 }
 
 impl ArenaSlice {
-    /// Where the bytes are in this process.
+    /// Returns the address of the bytes in this process.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
         match &self.disk {
@@ -283,7 +283,7 @@ impl ArenaSlice {
         self.disk.is_none()
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.length
@@ -295,7 +295,7 @@ impl ArenaSlice {
         self.length == 0
     }
 
-    /// Where the range begins in the file.
+    /// Returns the begin of the range in the file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset as u64

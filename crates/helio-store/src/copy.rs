@@ -32,7 +32,8 @@ impl Touched {
         self.0[piece / 64].load(Ordering::Relaxed) & (1 << (piece % 64)) != 0
     }
 
-    /// How many of `length` bytes from `offset` on were written before the first piece that was not.
+    /// Returns the number of bytes, of `length` from `offset` on, that were written before the first
+    /// piece that was not.
     pub(crate) fn run(&self, offset: usize, length: usize) -> usize {
         let mut at = 0;
         while at < length && self.has((offset + at) / PIECE) {
@@ -79,7 +80,7 @@ impl Touched {
 /// A place in a mapping.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
-    /// Where the mapping begins.
+    /// The address at which the mapping begins.
     pub(crate) base: *mut u8,
     /// The place in the mapping, in bytes from its beginning.
     pub(crate) offset: usize,
@@ -145,8 +146,8 @@ unsafe fn copy_part(bytes: &[u8], to: Target<'_>, is_large: bool) {
     }
 }
 
-/// How much of a copy of `left` bytes to `offset` is done next: one piece that is new here, or all
-/// before the next of those.
+/// Returns the length of the next part of a copy of `left` bytes to `offset`, and whether it is
+/// new: one piece that is new here, or all before the next of those.
 fn next_run(left: usize, offset: usize, touched: &Touched) -> (usize, bool) {
     let is_new = |at: usize| left - at >= PIECE && !touched.has((offset + at) / PIECE);
     let mut at = offset.next_multiple_of(PIECE) - offset;
@@ -202,7 +203,7 @@ unsafe fn stream(bytes: &[u8], to: *mut u8) {
     }
 }
 
-/// The same without instructions of x86-64: the copy of the C library.
+/// Copies by the C library, where there are no instructions of x86-64.
 ///
 /// # Safety
 /// See [`copy`].

@@ -16,7 +16,7 @@ pub fn give_back() {
     }
 }
 
-/// How long after a process is ready it runs none of the code of its start any more.
+/// Time after which a process that is ready runs none of the code of its start any more.
 pub const START_SETTLES: Duration = Duration::from_secs(2);
 
 /// Gives back the pages of the file of this code (the program, or a library that Python has loaded) that only the

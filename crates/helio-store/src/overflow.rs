@@ -45,7 +45,7 @@ impl Overflow {
         io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
     }
 
-    /// Where a range of the store's addresses lies in the file.
+    /// Returns the position in the file of a range of the store's addresses.
     fn place(&self, offset: u64) -> u64 {
         assert!(offset >= self.start, "a range of the memory would be taken for one of the disk");
         offset - self.start

@@ -1,4 +1,4 @@
-//! Where processes are reached.
+//! Addresses of processes and nodes.
 
 use crate::id::{NodeId, WorkerId};
 
@@ -41,7 +41,7 @@ pub struct NodeAddress {
     pub node_id: NodeId,
     /// The address other machines reach it at.
     pub host: String,
-    /// Its TCP port; 0: it has none.
+    /// The TCP port; 0: there is none.
     pub port: u32,
 }
 

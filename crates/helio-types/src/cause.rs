@@ -1,4 +1,4 @@
-//! Why a process ended, in the words that reach the caller.
+//! Causes of the ends of processes, in the words that reach the caller.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum DeathKind {
     Signaled,
     /// The process ended because it was told to (`ray.kill`, out of scope, job over).
     Intended,
-    /// Its node went away.
+    /// The node of the process went away.
     NodeDied,
     /// The memory monitor ended it.
     OutOfMemory,
@@ -55,7 +55,7 @@ impl DeathKind {
     }
 }
 
-/// Why a process, or the actor in it, ended.
+/// The cause of the end of a process, or of the actor in it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DeathCause {
     /// The kind of death, which decides the exception that callers read.
@@ -92,7 +92,7 @@ impl DeathCause {
         is_exit && self.code == 0 && !task.is_nil() && self.by == task
     }
 
-    /// How the process ended, in the words of Ray's state API.
+    /// Returns the kind of the process's end, in the words of Ray's state API.
     ///
     /// ```
     /// use helio_types::{DeathCause, DeathKind};

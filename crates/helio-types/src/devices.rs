@@ -28,7 +28,7 @@ pub enum Sizes {
     Any,
     /// Whole devices alone.
     Whole,
-    /// These numbers of devices alone.
+    /// Devices with these numbers alone.
     Only(&'static [u32]),
 }
 

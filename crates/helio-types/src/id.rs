@@ -15,12 +15,12 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// Why bytes or text are not an id.
+/// The reason why bytes or text are not an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidId {
     /// The kind of the wanted id.
     pub kind: &'static str,
-    /// How many bytes it has.
+    /// Number of bytes that an id of this kind has.
     pub expected: usize,
 }
 
@@ -39,7 +39,7 @@ macro_rules! id {
         pub struct $name(pub [u8; $len]);
 
         impl $name {
-            /// How many bytes the id has.
+            /// The number of bytes of the id.
             pub const LEN: usize = $len;
             /// The id that names nothing.
             pub const NIL: Self = Self([0xff; $len]);

@@ -71,7 +71,7 @@ impl ResourceSet {
         set
     }
 
-    /// How much of `name` there is.
+    /// Returns the quantity of `name`; zero if there is none.
     #[must_use]
     pub fn get(&self, name: &str) -> Quantity {
         self.0.get(name).copied().unwrap_or_default()

@@ -37,7 +37,8 @@ pub(crate) enum Item<P> {
         template: Arc<Template>,
         returns: u32,
         attempt: u32,
-        /// Of a call that had ended and is made again: its place among its caller's calls that had ended.
+        /// For a call that had ended and runs again: its position among its caller's calls that had
+        /// ended.
         remade: Option<u64>,
         lease: Option<Arc<Lease>>,
     },
@@ -60,9 +61,9 @@ pub(crate) struct Inbox<P> {
     queue: VecDeque<Waiting<P>>,
     /// Calls that lack arguments and hold back no others, in the order they came.
     lacking: Vec<Waiting<P>>,
-    /// Some calls run in a concurrency group that has a name.
+    /// Set once a call named a concurrency group.
     has_groups: bool,
-    /// Some calls in the queue may be such that are made again.
+    /// Some calls in the queue may be calls that run again.
     has_remade: bool,
     /// Calls handed out and not finished.
     running: Running,
@@ -324,7 +325,8 @@ impl<P: Clone> Inbox<P> {
         self.running.iter().find(|begun| begun.is_running)
     }
 
-    /// How many wait before that call, and the first argument that it lacks.
+    /// Returns the number of calls that wait before that call, and the first argument that it
+    /// lacks.
     pub(crate) fn place_of(&self, task: TaskId) -> Option<(usize, Option<ObjectId>)> {
         if let Some(waiting) = self.lacking.iter().find(|waiting| waiting.is_call(task)) {
             return Some((0, waiting.first_lacked()));

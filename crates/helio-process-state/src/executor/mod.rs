@@ -39,7 +39,7 @@ pub(crate) enum Cancelled {
 /// The actor that this process is, if it is one.
 #[derive(Debug, Default)]
 struct Identity {
-    /// Its class; empty: no actor.
+    /// The name of the actor's class; empty if this worker is not an actor.
     class: String,
     /// Whether its calls run side by side.
     is_concurrent: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Executor<P> {
     inbox: Inbox<P>,
     /// Tasks that have room for their arguments or wait for it, by the request for it.
     rooms: IdMap<TaskId, u64>,
-    /// How many items callers of our generators have read.
+    /// Number of items that the callers of our generators have read, by call.
     consumed: IdMap<TaskId, u32>,
     /// The call handed out last that has not ended: the parent of what is submitted meanwhile.
     current: TaskId,

@@ -9,7 +9,7 @@ use helio_owner_state::without_large_function;
 
 use super::running::Begun;
 
-/// How many calls that ended are remembered.
+/// Number of ended calls that are remembered.
 const RECENT_MAX: usize = 1_000;
 
 /// A call that ran here.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use helio_proto::template::Template;
 use helio_types::{IdMap, TaskId, WorkerAddress, WorkerId};
 
-/// How many empty places are kept before the calls close ranks.
+/// Number of empty places that are kept before the calls close ranks.
 const GAPS_MIN: usize = 64;
 
 /// A call that was handed out.
@@ -14,10 +14,11 @@ const GAPS_MIN: usize = 64;
 pub(crate) struct Begun {
     pub(crate) task: TaskId,
     pub(crate) caller: Arc<WorkerAddress>,
-    /// When it was handed out, then when it found its place among those that run side by side.
+    /// The time at which the call was handed out; later, the time at which it found its place among
+    /// those that run side by side.
     pub(crate) at: u64,
     pub(crate) template: Arc<Template>,
-    /// Where calls run side by side: it has found a place among them.
+    /// For calls that run side by side: this one has found a place among them.
     pub(crate) is_running: bool,
 }
 

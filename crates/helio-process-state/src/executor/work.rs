@@ -9,7 +9,7 @@ use helio_types::{Assigned, ObjectId, TaskId, WorkerId};
 
 use crate::value::Payload;
 
-/// Something for the main loop of a worker to do.
+/// The work for the main loop of a worker.
 #[derive(Debug)]
 pub enum Work<P> {
     /// Run a call.
@@ -40,7 +40,7 @@ pub struct Call<P> {
     pub body: Payload<P>,
     /// The values of the arguments that were references, in placeholder order.
     pub deps: Vec<Payload<P>>,
-    /// How many values to return; [`helio_proto::peer::STREAMING`] for a generator.
+    /// Number of values to return; [`helio_proto::peer::STREAMING`] for a generator.
     pub returns: u32,
     /// The number of the attempt, from 0.
     pub attempt: u32,

@@ -16,11 +16,12 @@ use helio_proto::peer::Frame;
 use helio_proto::template::Template;
 use helio_types::IdMap;
 
-/// How many templates one end of a link has numbers for.
+/// Maximum number of templates for which one end of a link has numbers.
 const SENT_MAX: usize = 512;
-/// How many functions: most templates of a program call the same few.
+/// Maximum number of functions with numbers: most templates of a program call the same few.
 const FUNCTIONS_MAX: usize = 64;
-/// How many templates of all links are kept to be recognized, and how many bytes of them.
+/// Maximum number of templates of all links that are kept to be recognized; the next limit is for
+/// their bytes.
 const KNOWN_MAX: usize = 1024;
 const KNOWN_BYTES_MAX: usize = 64 << 20;
 

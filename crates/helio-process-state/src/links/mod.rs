@@ -37,18 +37,18 @@ const UNANSWERED_AT_ONCE: usize = 1;
 /// The other end of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Peer {
-    /// This node's daemon.
+    /// The daemon of this node.
     Node,
-    /// Another node's daemon, which lends workers to this process.
+    /// The daemon of another node, which lends workers to this process.
     RemoteNode(NodeAddress),
     /// A driver or worker.
     Process(Arc<WorkerAddress>),
 }
 
-/// How soon output is to be written.
+/// The time by which output is to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Urgency {
-    /// When the calling thread waits next: somebody may wait for the output.
+    /// As soon as the calling thread waits: somebody may wait for the output.
     Now,
     /// Within a fraction of a millisecond: more output may join it.
     Soon,
@@ -432,7 +432,7 @@ impl Links {
         !self.dirty.is_empty()
     }
 
-    /// How soon the output is to be written; asking resets the urgency.
+    /// Returns the urgency of the output, and resets it.
     pub fn take_urgency(&mut self) -> Urgency {
         std::mem::replace(&mut self.urgency, Urgency::Soon)
     }

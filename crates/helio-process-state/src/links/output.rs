@@ -15,7 +15,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Where frames are appended.
+    /// Returns the buffer to which frames are appended.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -26,7 +26,7 @@ impl Output {
         &self.bytes[self.written..]
     }
 
-    /// How many bytes wait.
+    /// Returns the number of bytes that wait to be written.
     #[must_use]
     pub fn unwritten(&self) -> usize {
         self.bytes.len() - self.written

@@ -21,7 +21,7 @@ use crate::questions::{Asker, Explanation, Subject};
 use crate::requests::{Answer, Pending};
 use crate::value::Memory;
 
-/// How many explanations wait for others at a time.
+/// Maximum number of explanations that wait for others at a time.
 const OPEN_MAX: usize = 1_000;
 impl<M: Memory> Process<M> {
     pub(crate) fn explain(&mut self, subject: Subject, hops: u8, asker: Asker) {

@@ -15,8 +15,8 @@ use crate::event::Action;
 use crate::links::Peer;
 use crate::value::Memory;
 
-/// How long a connection may stay open after the news, in microseconds: a child that the process has forked
-/// holds it, or the network is cut.
+/// Microseconds that a connection may stay open after the news: a child that the process has forked holds
+/// it, or the network is cut.
 const LAST_FRAMES_US: u64 = 5_000_000;
 
 /// News of a process that has ended.
@@ -54,7 +54,8 @@ impl Death {
 pub(crate) struct Deferred {
     link: u64,
     news: Death,
-    /// When they are told though the link has not closed; `None`: the shell drains the link.
+    /// The time at which the news are told although the link has not closed; `None`: the shell
+    /// drains the link.
     until: Option<u64>,
 }
 
@@ -110,7 +111,7 @@ impl<M: Memory> Process<M> {
         }
     }
 
-    /// When the next connection has been open for too long.
+    /// Returns the time at which the next connection has been open for too long.
     pub(crate) fn next_drain(&self) -> Option<u64> {
         self.deferred.iter().filter_map(|deferred| deferred.until).min()
     }

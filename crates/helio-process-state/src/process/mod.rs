@@ -33,21 +33,21 @@ use crate::strangers::Strangers;
 use crate::value::Memory;
 use crate::watches::Watches;
 
-/// How many dropped handles are taken into account before what follows from them is done.
+/// Number of dropped handles that are taken into account before their effects are carried out.
 const DROPPED_AT_ONCE: usize = 1 << 10;
 
 /// The identity of a process that joins a session.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Its address; the port is its node's.
+    /// The address of the process; the port is its node's.
     pub address: WorkerAddress,
-    /// Its operating-system process id.
+    /// The process id in the operating system.
     pub pid: u32,
     /// Whether it is a driver.
     pub is_driver: bool,
     /// The job that it begins with.
     pub job: JobConfig,
-    /// How many bytes the calls may take that are remembered to make lost objects again; `None`: the
+    /// Bytes that the remembered calls may take, by which lost objects are made again; `None`: the
     /// owner machine's default.
     pub lineage_bytes_max: Option<usize>,
 }
@@ -79,9 +79,9 @@ pub struct Process<M: Memory> {
     deferred: Vec<last_frames::Deferred>,
     /// The next task waits for an answer that waits for a borrow.
     awaits_answer: bool,
-    /// How many values became known or came here so far.
+    /// Number of values that became known or came here so far.
     arrivals: u64,
-    /// Why the session is over for this process, if it is.
+    /// The reason why the session is over for this process; `None` while it goes on.
     ended: Option<String>,
     signals: Signals,
     actions: Vec<Action>,

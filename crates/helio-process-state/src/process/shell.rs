@@ -151,7 +151,7 @@ impl<M: Memory> Process<M> {
         &self.job_wire
     }
 
-    /// Why the session is over for this process, if it is.
+    /// Returns the reason why the session is over for this process; `None` while it goes on.
     #[must_use]
     pub fn ended(&self) -> Option<&str> {
         self.ended.as_deref()
@@ -179,21 +179,22 @@ impl<M: Memory> Process<M> {
         self.executor.queued()
     }
 
-    /// When [`Event::Tick`] is due, in microseconds of the same clock, if time matters at present.
+    /// Returns the time at which [`Event::Tick`] is due, in microseconds of the machine's clock;
+    /// `None` if time does not matter at present.
     #[must_use]
     pub fn next_tick(&self) -> Option<u64> {
         let parts = [self.owner.next_tick(), self.next_drain(), self.strangers.next_tick()];
         parts.into_iter().flatten().min()
     }
 
-    /// This node's daemon.
+    /// Returns the address of this node's daemon.
     #[must_use]
     pub fn node_address(&self) -> NodeAddress {
         let me = self.owner.address();
         NodeAddress { node_id: me.node_id, host: me.host.clone(), port: me.port }
     }
 
-    /// This process.
+    /// Returns the address of this process.
     #[must_use]
     pub fn address(&self) -> &Arc<WorkerAddress> {
         self.owner.address()

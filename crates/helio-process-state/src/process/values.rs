@@ -97,8 +97,8 @@ impl<M: Memory> Process<M> {
         is_ready
     }
 
-    /// Something happened to the object: event loops hear of it if it is as ready as they asked. Otherwise it stays
-    /// watched, and its bytes are fetched if only they are missing.
+    /// Tells event loops of a changed object, if it is as ready as they asked. Otherwise it stays watched, and its
+    /// bytes are fetched if only they are missing.
     pub(crate) fn look_at_watched(&mut self, id: ObjectId) {
         let Some(readiness) = self.watches.readiness(id) else { return };
         if self.is_ready(id, readiness == Readiness::Here) {
@@ -119,13 +119,13 @@ impl<M: Memory> Process<M> {
         self.watches.has_ready()
     }
 
-    /// How many values became known or came here so far.
+    /// Returns the number of values that became known or came here so far.
     #[must_use]
     pub fn arrivals(&self) -> u64 {
         self.arrivals
     }
 
-    /// How often the daemon has asked for room in the object store.
+    /// Returns the number of times that the daemon has asked for room in the object store.
     #[must_use]
     pub fn room_wanted(&self) -> u64 {
         self.store.room_wanted()
@@ -143,7 +143,7 @@ impl<M: Memory> Process<M> {
         self.store.unpin_unreferenced(|id| owner.object(&id).is_some());
     }
 
-    /// How many objects this process has pinned.
+    /// Returns the number of objects that this process has pinned.
     #[must_use]
     pub fn pins_count(&self) -> usize {
         self.store.pins_count()

@@ -1,4 +1,5 @@
-//! When a thread that waits counts as blocked, and how soon what a call has made is written.
+//! The rules for waits: when a waiting thread counts as blocked, and how soon the results of a call
+//! are written.
 
 use super::Process;
 use crate::links::Urgency;
@@ -15,7 +16,7 @@ impl<M: Memory> Process<M> {
         (!self.is_driver).then(|| BLOCKED_AFTER_US.saturating_sub(waited_us))
     }
 
-    /// How soon the answer to a call that has ended is written; `on_loop`: an event loop ran it.
+    /// Returns the urgency of the answer to a call that has ended; `on_loop`: an event loop ran it.
     ///
     /// A task is answered before the next one begins: should that one end the process, this one is not taken for
     /// lost, nor run again. Replies of an actor's short calls go out together; a call whose actor died right after
@@ -30,7 +31,7 @@ impl<M: Memory> Process<M> {
         if gathers { Urgency::Soon } else { Urgency::Now }
     }
 
-    /// How soon an item of a generator is written whose caller allows `bound` unread ones (0: any number). A
+    /// Returns the urgency of a generator's item whose caller allows `bound` unread ones (0: any number). A
     /// generator without a bound yields bursts, which go out together.
     #[must_use]
     pub fn urgency_of_item(&self, bound: u32) -> Urgency {

@@ -10,7 +10,7 @@ use helio_types::address::{host_port, split_host_port};
 use super::backend::Failure;
 use crate::Error;
 
-/// How long a head that starts tries to reach a store that does not answer.
+/// Time for which a head that starts tries to reach a store that does not answer.
 pub(super) const REACH_MAX: Duration = Duration::from_secs(30);
 
 const REDIS_PORT: u16 = 6379;
@@ -19,7 +19,7 @@ const ETCD_PORT: u16 = 2379;
 /// The kind of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// One server of Redis.
+    /// A single Redis server.
     Redis,
     /// The members of an etcd.
     Etcd,
@@ -30,15 +30,15 @@ pub enum Kind {
 pub struct Target {
     /// Redis or etcd.
     pub kind: Kind,
-    /// Its machine.
+    /// The host name of the server.
     pub host: String,
-    /// Its port.
+    /// The port of the server.
     pub port: u16,
     /// Machines and ports of its other members.
     pub others: Vec<(String, u16)>,
     /// The user who logs in; empty: the store's default.
     pub username: String,
-    /// Their password; empty: nobody logs in.
+    /// The password of the user; empty: nobody logs in.
     pub password: String,
     /// The certificates of encrypted connections; `None`: they are in the clear.
     pub encryption: Option<ClientFiles>,
@@ -46,7 +46,7 @@ pub struct Target {
     pub namespace: String,
     /// The mark of the cluster, so that another one does not take its state: not the token itself.
     pub cluster: String,
-    /// How long a silent head keeps the state from others.
+    /// Time for which a silent head keeps the state from others.
     pub lease: Duration,
 }
 
@@ -144,7 +144,8 @@ impl Target {
         format!("{scheme}{secured}://{} (namespace {})", places.join(","), self.namespace)
     }
 
-    /// How long an operation may take: where there are several members, each its part of the lease.
+    /// Returns the time that an operation may take: where there are several members, each has its
+    /// part of the lease.
     pub(super) fn answer_max(&self) -> Duration {
         let members = self.others.len() as u32 + 1;
         (self.lease / members).clamp(Duration::from_millis(250), Duration::from_secs(5))
@@ -154,7 +155,7 @@ impl Target {
         Error::Refused { place: self.name(), reason: reason.to_owned() }
     }
 
-    /// Why a head gives up that tried for [`REACH_MAX`].
+    /// Returns the error of a head that gives up after [`REACH_MAX`].
     pub(super) fn not_reached(&self, reason: &str) -> Error {
         let seconds = REACH_MAX.as_secs();
         let kind = match self.kind {

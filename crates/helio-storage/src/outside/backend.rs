@@ -9,7 +9,7 @@ use crate::{Change, Entry};
 pub(super) enum Attempt {
     /// The lease is ours, under this epoch; so many writes were numbered before.
     Won { epoch: u64, number: u64 },
-    /// Another head has it, for that long unless it renews it.
+    /// Another head has the lease, for that long unless it renews it.
     Held { by: String, left: Duration },
     /// The state is another cluster's.
     Foreign,
@@ -42,7 +42,7 @@ pub(super) enum Followed {
     Even(usize),
 }
 
-/// Why the store did not do it.
+/// The reason why the store did not carry out an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Failure {
     /// The store does not answer, or not at the moment; whether the operation took effect is unknown.

@@ -28,9 +28,9 @@ pub(super) fn now() -> Duration {
 /// The state that the thread which renews the lease shares.
 #[derive(Debug)]
 struct State {
-    /// When the newest renewal that succeeded was asked for.
+    /// The time at which the newest renewal that succeeded was asked for.
     asked: Duration,
-    /// Why the newest one failed; empty: it did not.
+    /// The reason why the newest renewal failed; empty if it did not.
     trouble: String,
     /// The head that has the state now, when that is another one.
     lost: Option<String>,

@@ -42,17 +42,18 @@ use crate::Error;
 /// The pause between two tries.
 const REACH_PAUSE: Duration = Duration::from_millis(200);
 
-/// How many reasons are told of a store that cannot be used; more would be the same ones by turns.
+/// Number of reasons that are told of a store that cannot be used; more would be the same ones by
+/// turns.
 const REASONS_MAX: usize = 4;
 
-/// How often a head that waits looks whether the lease is free.
+/// Time between two looks of a waiting head whether the lease is free.
 const LOOK_MIN: Duration = Duration::from_millis(10);
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
 /// The reason for which a head has to wait; it is told each time that the reason changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Waiting {
-    /// Another head has the state. Who it is.
+    /// Another head, which is named, has the state.
     For(String),
     /// The store cannot be used. Why not.
     Store(String),

@@ -180,7 +180,8 @@ pub(crate) fn a_state_that_was_deleted_meanwhile_is_not_taken_for_the_new_one<S:
     assert_eq!(found(&mut standby.leads()), map);
 }
 
-/// As without a copy: nothing that was acknowledged is missing, and no commit is torn.
+/// A crash has the same result as without a copy: nothing that was acknowledged is missing, and no
+/// commit is torn.
 pub(crate) fn a_crash_of_the_leader_at_any_byte_leaves_a_whole_copy<S: Server>() {
     let server = S::run();
     let (states, counted) = (states(), Proxy::to(server.port()));

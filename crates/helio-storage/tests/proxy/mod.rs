@@ -92,7 +92,7 @@ impl Proxy {
         let _ = to.shutdown(Shutdown::Both);
     }
 
-    /// How many bytes passed to the server, and back.
+    /// Returns the numbers of bytes that passed to the server, and back.
     pub(crate) fn passed(&self) -> (u64, u64) {
         let state = self.state();
         (state.passed[0], state.passed[1])

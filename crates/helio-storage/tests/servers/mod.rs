@@ -27,7 +27,7 @@ pub(crate) trait Server {
     fn run() -> Self;
     fn port(&self) -> u16;
     fn target(&self, namespace: &str, lease: Duration) -> Target;
-    /// As if the time of the lease were over.
+    /// Ends the lease at once, like the passing of its time.
     fn expire(&self, namespace: &str);
     /// Makes the store forget the changes until now.
     fn forget(&self, namespace: &str);
@@ -130,7 +130,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// One member of an etcd.
+/// A single etcd member.
 pub(crate) struct EtcdServer {
     port: u16,
     process: Child,

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::journal::Op;
 use crate::outside::backend::Failure;
 
-/// How many entries are read at a time, and how long that may take; large commits have as long. While entries are small there
-/// are more at a time, for each page is a round trip, of which a head that takes over has no time for hundreds.
+/// Number of entries that are read at a time; [`LARGE_MAX`] is the time for it and for a large commit. While entries are
+/// small there are more at a time, for each page is a round trip, of which a head that takes over has no time for hundreds.
 pub(super) const PAGE: usize = 200;
 pub(super) const PAGE_MAX: usize = 10_000;
 const PAGE_BYTES: usize = 4 << 20;
@@ -90,7 +90,8 @@ pub(super) fn page(from: &[u8], end: &[u8], limit: usize) -> Value {
     json!({ "request_range": { "key": encode(from), "range_end": encode(end), "limit": limit.to_string() } })
 }
 
-/// How many entries the next page has, after one of so many with these bytes in all.
+/// Returns the number of entries of the next page, after a page of `limit` entries with `bytes` in
+/// all.
 pub(super) fn next_limit(limit: usize, bytes: usize) -> usize {
     let fits = limit.saturating_mul(PAGE_BYTES) / bytes.max(1);
     fits.min(4 * limit).clamp(PAGE, PAGE_MAX)

@@ -43,7 +43,7 @@ macro_rules! if_ours {
     };
 }
 
-/// Where there is no memory left a time is still set anew.
+/// Sets the time of the lease anew, which works also where there is no memory left.
 const RENEW: &str = if_ours!(
     "
 if redis.call('PEXPIRE', KEYS[1], ARGV[3]) == 0 then
