@@ -25,7 +25,8 @@ messages! {
         4 clients_known: bool,
         /// The bundles of placement groups that it holds.
         40 bundles: Vec<HeldBundle>,
-        /// When it was sent, by the node's clock, in milliseconds: the answer says it again.
+        /// The time at which the message was sent, by the node's clock, in milliseconds: the answer
+        /// repeats it.
         41 sent_ms: u64,
         /// The session that the node has joined: another one may have begun at the same address since. Empty: any.
         42 session_name: String,
@@ -77,7 +78,7 @@ messages! {
     /// The node's machine will be taken away: it takes no new work, and leaves within the grace.
     pub struct NodePreempted {
         1 reason: String,
-        /// How long what runs there goes on.
+        /// Milliseconds that the work there goes on.
         2 grace_ms: u64,
     }
     /// The node ends of its own will.
@@ -92,13 +93,13 @@ messages! {
     pub struct NodeAccepted {
         1 refused: String,
         2 session_name: String,
-        /// How often the node is to say that it is there; 0: as by default.
+        /// Milliseconds between two heartbeats of the node; 0: the default.
         3 heartbeat_ms: u64,
         /// After how long a silence a node may be declared dead; 0: as by default.
         4 silence_ms: u64,
         /// The refused node may start anew and join under a new id.
         5 may_rejoin: bool,
-        /// When the node had sent its registration.
+        /// The time at which the node had sent its registration.
         6 sent_ms: u64,
         /// The number of this head among the heads that have led the cluster: a later head has a higher number; 0: the
         /// cluster has had no other.
@@ -128,7 +129,7 @@ messages! {
     /// Take no new work, hand over what there is, and leave.
     pub struct Drain {
         1 reason: String,
-        /// How long what runs may go on; 0: until it has ended.
+        /// Milliseconds that the work may go on; 0: until it has ended.
         2 grace_ms: u64,
         /// Stay after all, unless objects are being handed over already.
         3 is_cancelled: bool,
@@ -198,7 +199,7 @@ messages! {
     pub struct HeadMoved {
         1 host: String,
         2 port: u32,
-        /// As [`NodeAccepted`] says it.
+        /// The number of the head, as in [`NodeAccepted`].
         3 epoch: u64,
     }
     pub enum NodeToNode {

@@ -32,7 +32,7 @@ const MESSAGE_BYTES: usize = 64;
 struct Written {
     /// Numbers: differences. Fixed forms: the bytes. Texts: 0 for a new one, else the number of the one that it is.
     values: Vec<u8>,
-    /// Of each new text: its length, and how much of its end is that of the new text before.
+    /// For each new text: its length, and how much of its end is that of the new text before.
     lengths: Vec<u8>,
     /// The rest of new texts.
     texts: Vec<u8>,

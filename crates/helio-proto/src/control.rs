@@ -17,7 +17,7 @@ pub use crate::labels::{Label, Selectors};
 pub const WAITS_FOR_OTHER_WORK: &str = "waiting for other work to end";
 
 numbers! {
-    /// Where a task or actor may go.
+    /// The kind of a placement strategy.
     pub enum StrategyKind {
         /// Local first, then the best of the others.
         #[default]
@@ -39,7 +39,7 @@ numbers! {
         Pending = 0,
         /// The actor takes calls.
         Alive = 1,
-        /// Its process ended and another is being made.
+        /// The actor's process ended and another is being made.
         Restarting = 2,
         /// The actor has ended and will not be restarted.
         Dead = 3,
@@ -60,7 +60,7 @@ impl ActorPhase {
 }
 
 messages! {
-    /// Where a task or actor may go.
+    /// The placement strategy of a task or actor.
     pub struct Strategy {
         1 kind: StrategyKind,
         /// For node affinity.
@@ -92,13 +92,13 @@ messages! {
         4 namespace: String,
         /// Outlives its creator.
         5 detached: bool,
-        /// How many restarts, -1 for no end.
+        /// Number of restarts; -1: no limit.
         6 max_restarts: i64,
         /// The resources that must be free for the actor to be placed.
         7 placement_resources: ResourceSet,
         /// The resources that the actor holds while it lives.
         8 resources: ResourceSet,
-        /// Its class's name, for people.
+        /// The name of the actor's class, for people.
         9 class_name: String,
         /// A [`crate::template::Template`] in its wire form: the pickled class.
         10 template: Vec<u8>,
@@ -106,7 +106,7 @@ messages! {
         11 args: Vec<u8>,
         /// The process that created the actor.
         12 owner: WorkerAddress,
-        /// How many calls run at once.
+        /// Number of calls that run at once.
         13 max_concurrency: u32,
         /// Whether it runs an event loop.
         14 is_async: bool,
@@ -120,25 +120,25 @@ messages! {
         19 handle: Vec<u8>,
         /// Hand out the actor that has the name already.
         20 get_if_exists: bool,
-        /// How often a call is tried again after the actor's process died, -1 for no end.
+        /// Number of retries of a call after the actor's process died; -1: no limit.
         21 max_task_retries: i64,
         /// Modules that its code imports and that take long to load: its worker is forked from a process
         /// that has them.
         30 modules: Vec<String>,
-        /// Its constructor is not told to who lists calls (`enable_task_events=False`).
+        /// The constructor is left out of lists of calls (`enable_task_events=False`).
         31 is_unlisted: bool,
     }
     /// The state of an actor; published to those who hold its handle.
     pub struct ActorInfo {
         1 actor_id: ActorId,
         2 phase: ActorPhase,
-        /// How often its process was made; calls of an older one are lost.
+        /// Number of times that the actor's process was made; calls of an older one are lost.
         3 incarnation: u32,
-        /// Where it takes calls, when alive.
+        /// The address at which the actor takes calls, when alive.
         4 address: WorkerAddress,
-        /// Why it ended, when dead or restarting.
+        /// The cause of the actor's end, when dead or restarting.
         5 cause: DeathCause,
-        /// While pending: what it waits for, in a sentence.
+        /// The reason why the actor waits, in a sentence, while it is pending.
         6 why: String,
         7 name: String,
         8 namespace: String,
@@ -150,15 +150,16 @@ messages! {
         14 max_task_retries: i64,
         15 node_id: NodeId,
         16 resources: ResourceSet,
-        /// As in [`ActorSpec`].
+        /// The constructor is left out of lists of calls, as in [`ActorSpec`].
         17 is_unlisted: bool,
-        /// As in [`ActorLaunch`], of the newest one.
+        /// The number of the newest [`ActorLaunch`].
         18 attempt: u32,
-        /// How many of its restarts count for nothing: it was moved off a drained node.
+        /// Number of restarts that count for nothing: the actor was moved off a drained node.
         19 moves: u32,
-        /// Its process was told to end because its node is drained, and it starts again elsewhere. Durable only.
+        /// The actor's process was told to end because its node is drained, and it starts again elsewhere.
+        /// Durable only.
         20 is_moving: bool,
-        /// Its process was killed so that it starts again. Durable only.
+        /// The actor's process was killed so that it starts again. Durable only.
         21 is_reviving: bool,
     }
     /// The state of a node.
@@ -175,13 +176,13 @@ messages! {
         9 pending: Vec<PendingDemand>,
         10 session_dir: String,
         11 hostname: String,
-        /// Why it is gone, when it is not alive.
+        /// The reason why the node is gone, when it is not alive.
         12 cause: String,
         /// Raised with every change, so that an old view never replaces a newer one.
         13 version: u64,
         14 object_store_used: u64,
         15 workers: u32,
-        /// Where the node's measurements are to be had (HTTP); 0: nowhere.
+        /// The port of the node's measurements (HTTP); 0: there are none.
         30 metrics_port: u32,
         /// The state of the machine's GPUs as the NVIDIA driver reports it; empty without such a driver.
         31 gpus: Vec<GpuUse>,
@@ -189,7 +190,8 @@ messages! {
         32 is_draining: bool,
         /// The node that took over the objects of this one, which has left; nil: none.
         33 heir: NodeAddress,
-        /// When it was found to be gone, in milliseconds since 1970; 0: it is there.
+        /// The time at which the node was found to be gone, in milliseconds since 1970; 0: it is
+        /// there.
         40 ended_ms: u64,
         /// The name of the node's machine as its launcher knows it, such as that of a pod; empty: not known.
         41 instance_id: String,
@@ -203,11 +205,11 @@ messages! {
         /// A driver's machine outside the cluster: nothing is placed there, and it is no part of what the cluster has.
         45 is_guest: bool,
     }
-    /// One GPU and how busy it is.
+    /// The load of one GPU.
     pub struct GpuUse {
-        /// Its position in the order of the PCI bus.
+        /// The position in the order of the PCI bus.
         1 index: u32,
-        /// Such as `NVIDIA H200`.
+        /// The name of the model, such as `NVIDIA H200`.
         2 name: String,
         /// Whether `utilization` is known.
         3 has_utilization: bool,
@@ -309,7 +311,7 @@ messages! {
     pub struct DrainNode {
         1 node_id: NodeId,
         2 reason: String,
-        /// How long what runs there may go on; 0: until it has ended.
+        /// Milliseconds that the work there may go on; 0: until it has ended.
         3 grace_ms: u64,
         /// The node is to stay after all, unless it is handing its objects over already.
         4 is_cancelled: bool,
@@ -328,7 +330,7 @@ messages! {
         1 nodes: Vec<NodeInfo>,
         /// Actors that no node has been found for yet.
         2 pending: Vec<PendingDemand>,
-        /// Another number after a node has joined, is gone, is to leave or stays after all.
+        /// A number that changes when a node has joined, is gone, is to leave, or stays after all.
         3 membership: u64,
     }
     pub struct Actors { 1 actors: Vec<ActorInfo> }
@@ -355,14 +357,14 @@ messages! {
         1 spec: ActorSpec,
         2 incarnation: u32,
         3 assigned: Assigned,
-        /// How often the actor was given to a node, this one included. What is sent again, because the
-        /// first may be lost, has the same number.
+        /// Number of times that the actor was given to a node, this one included. What is sent again,
+        /// because the first may be lost, has the same number.
         4 attempt: u32,
     }
 }
 
 numbers! {
-    /// Why the control service or a daemon says no; chooses the exception.
+    /// The kind of a refusal by the control service or a daemon; chooses the exception.
     pub enum FailureKind {
         /// The request makes no sense: `ValueError`.
         Invalid = 1,
@@ -378,7 +380,7 @@ numbers! {
         StoreFull = 6,
         /// The disk is full: `OutOfDiskError`.
         OutOfDisk = 7,
-        /// Anything else: `RaySystemError`.
+        /// Any other failure: `RaySystemError`.
         #[default]
         System = 8,
         /// The placement group is gone: `TaskPlacementGroupRemoved`.

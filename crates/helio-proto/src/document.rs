@@ -21,9 +21,9 @@ pub mod tag {
     pub const STR: u8 = 5;
     /// `bytes`.
     pub const BYTES: u8 = 6;
-    /// Anything, pickled.
+    /// A pickled value.
     pub const PICKLE: u8 = 7;
-    /// Anything, pickled, with buffers beside the pickle.
+    /// A pickled value with buffers beside the pickle.
     pub const PICKLE_BUFFERS: u8 = 8;
     /// A plain `numpy.ndarray`.
     pub const NDARRAY: u8 = 9;
@@ -37,7 +37,7 @@ pub mod tag {
     pub const TREE: u8 = 13;
 }
 
-/// Where buffers begin: a multiple of this from the document's begin.
+/// The alignment of buffers, in bytes from the document's begin.
 pub const ALIGNMENT: usize = 64;
 
 /// An array before its elements.
@@ -72,7 +72,7 @@ impl ArrayHead<'_> {
         shape.iter().for_each(|n| out.extend_from_slice(&(*n as u64).to_le_bytes()));
     }
 
-    /// How many bytes the elements take.
+    /// Returns the number of bytes that the elements take.
     fn size(&self) -> Result<usize, Malformed> {
         // The digits of `<f8` are the bytes of an element.
         let digits = self.dtype.get(2..).ok_or(Malformed)?;
@@ -109,7 +109,7 @@ impl<'a> Cursor<'a> {
         Self { size: document.len(), reader: Reader::new(rest) }
     }
 
-    /// How many bytes of the document come before this place.
+    /// Returns the number of bytes of the document before this place.
     #[inline]
     #[must_use]
     pub fn at(&self) -> usize {

@@ -16,7 +16,8 @@ messages! {
         /// The environment as its user wrote it, in the form of the language front (Python: JSON). It is a free
         /// dictionary: the core hands it to processes and to those who list workers, and does not read it.
         4 document: String,
-        /// How long its steps may take. 0: the default; [`SETUP_UNBOUNDED`]: as long as they will.
+        /// Milliseconds that the environment's steps may take. 0: the default; [`SETUP_UNBOUNDED`]:
+        /// no limit.
         5 setup_ms_max: u64,
     }
     /// An environment variable.
@@ -51,14 +52,14 @@ numbers! {
         Plugins = 5,
         /// A container is started from an image.
         Container = 6,
-        /// The same, named by its URI alone.
+        /// A container image, named by its URI alone.
         ImageUri = 7,
     }
 }
 number_list!(EnvStep);
 
 impl RuntimeEnv {
-    /// One that sets these variables and does nothing else.
+    /// Returns an environment that sets these variables and does nothing else.
     #[must_use]
     pub fn with_variables(variables: &[(&str, &str)]) -> Self {
         let variable = |&(name, value): &(&str, &str)| Variable {

@@ -117,7 +117,7 @@ pub fn came_through(bytes: &[u8]) -> Option<(&str, &[u8])> {
 /// The first byte of an exception of user code that has a line for people before it.
 pub const TOLD: u8 = 0xe2;
 
-/// How long that line is at most, in bytes.
+/// Maximum length of that line, in bytes.
 pub const TOLD_MAX: usize = 400;
 
 /// The exception `error` with its line: the class and the message, as far as they fit.

@@ -25,7 +25,7 @@ messages! {
     pub struct Begin {
         /// The session that goes on; empty: a new one.
         1 session: Vec<u8>,
-        /// How many messages of it have come.
+        /// Number of the session's messages that have come.
         2 received: u64,
         /// The guest's node: by it the cluster's processes name the guest.
         3 node_id: NodeId,
@@ -38,12 +38,12 @@ messages! {
         1 refused: String,
         /// The session's secret name.
         2 session: Vec<u8>,
-        /// How many messages of it have come.
+        /// Number of the session's messages that have come.
         3 received: u64,
         /// The head's address, as the cluster's machines know it.
         4 host: String,
         5 port: u32,
-        /// How long the gateway keeps a session without a connection, in milliseconds.
+        /// Milliseconds that the gateway keeps a session without a connection.
         6 grace_ms: u64,
         /// The id of this gateway: another one, at the same address, has none of the sessions of the one before.
         7 gateway: Vec<u8>,
@@ -64,7 +64,7 @@ messages! {
     pub struct Ping {}
     /// Guest → gateway: the session is over, and all its streams. It has no number.
     pub struct Leave {}
-    /// How a connection to the guest's own entrance begins: where it is to go.
+    /// The begin of a connection to the guest's own entrance: its destination.
     pub struct Dial { 1 token: String, 2 host: String, 3 port: u32 }
     /// A message of either side after the beginning.
     pub enum Message {
@@ -86,7 +86,7 @@ impl Message {
         !matches!(self, Self::Ack(_) | Self::Ping(_) | Self::Leave(_) | Self::Unknown)
     }
 
-    /// How many bytes it takes.
+    /// Returns the number of bytes that the message takes.
     #[must_use]
     pub fn length(&self) -> usize {
         prost::Message::encoded_len(self)

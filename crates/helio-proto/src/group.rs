@@ -16,7 +16,7 @@ use crate::labels::Label;
 use crate::wire::{messages, numbers};
 
 numbers! {
-    /// How the bundles of a group lie on the nodes.
+    /// The strategy by which the bundles of a group lie on the nodes.
     pub enum GroupStrategy {
         /// On as few nodes as possible.
         #[default]
@@ -31,7 +31,7 @@ numbers! {
 }
 
 impl GroupStrategy {
-    /// Its name in the API.
+    /// Returns the name of the strategy in the API.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -106,7 +106,7 @@ messages! {
         /// (`SPREAD`, `STRICT_SPREAD`).
         10 topology: Vec<Label>,
     }
-    /// Where a bundle is.
+    /// The node of a bundle.
     pub struct Place { 1 bundle: u32, 2 node_id: NodeId }
     /// The state of a placement group.
     pub struct GroupInfo {
@@ -116,7 +116,7 @@ messages! {
         3 places: Vec<Place>,
         /// The reason why the group waits, in a sentence (WHY-1).
         4 why: String,
-        /// How often nodes were asked.
+        /// Number of rounds in which nodes were asked.
         5 attempts: u32,
         /// From its creation until all bundles were held, in milliseconds.
         6 took_ms: u64,

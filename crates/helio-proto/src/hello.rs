@@ -17,7 +17,8 @@ pub const VERSION: u32 = 1;
 /// The role of a connector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Role {
-    /// One that this release does not know, and refuses: after the version, whose sentence says more.
+    /// A role that this release does not know, and refuses: after the version, whose sentence says
+    /// more.
     #[default]
     Unknown = 0,
     /// A driver: registers with its node's daemon, or connects to a worker.
@@ -94,7 +95,7 @@ messages! {
         8 features: u64,
         /// The connector's own address, for peers that may have to reach back.
         9 host: String,
-        /// Its TCP port.
+        /// The TCP port of the process.
         10 port: u32,
         /// A [`Destination`].
         11 to: u32,
@@ -103,8 +104,8 @@ messages! {
         /// Between drivers and workers: so many times the connector found that its connections with the other
         /// end were over, or heard that from the other end.
         13 epoch: u32,
-        /// This is not a greeting yet: it only says whom the connection is for, and a TLS session follows, in which the
-        /// greeting comes.
+        /// The message is not a greeting yet: it only says whom the connection is for, and a TLS session follows, in
+        /// which the greeting comes.
         14 is_encrypted: bool,
         /// The node that is meant; nil: whose port it is. The machines of drivers outside the cluster are behind the
         /// head's port.
@@ -127,7 +128,7 @@ messages! {
     }
 }
 
-/// Why a peer is refused, or nothing.
+/// Returns the reason why a peer is refused, if it is.
 #[must_use]
 pub fn refusal(hello: &Hello, token: &str) -> Option<String> {
     if !is_right(hello.token.as_bytes(), token) {
@@ -148,7 +149,7 @@ pub fn refusal(hello: &Hello, token: &str) -> Option<String> {
     misrouted(hello).or_else(|| (hello.role == Role::Unknown).then(|| "unknown role".to_owned()))
 }
 
-/// Why a connection gets nowhere, whoever makes it, or nothing.
+/// Returns the reason why a connection leads nowhere, whoever makes it, if it does.
 #[must_use]
 pub fn misrouted(hello: &Hello) -> Option<String> {
     if hello.version != VERSION {

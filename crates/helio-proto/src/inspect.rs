@@ -29,14 +29,14 @@ numbers! {
     }
 }
 
-/// How many rows a process gives of one kind; how many it has, it says.
+/// Maximum number of rows of one kind that a process gives; it says how many it has.
 pub const ROWS_MAX: u32 = 10_000;
 
 /// The description of the measurement `actors`, which processes and the head make.
 pub const ACTORS: &str =
     "Actors by state: as the head knows them, and as the processes in which they live do";
 
-/// How many rows of calls a process leaves behind when it ends.
+/// Number of rows of calls that a process leaves behind when it ends.
 pub const LAST_ROWS_MAX: u32 = 1_000;
 
 messages! {
@@ -74,7 +74,7 @@ messages! {
     pub struct Inspected {
         1 request_id: u64,
         2 answers: Vec<Answer>,
-        /// How many processes and daemons did not answer in time.
+        /// Number of processes and daemons that did not answer in time.
         3 silent: u32,
     }
     /// The answer of one process.
@@ -91,7 +91,7 @@ messages! {
         10 metrics: Vec<Metric>,
         /// The reason why the thing asked for waits; empty: this process does not know it.
         11 why: String,
-        /// How many rows there were before the limit.
+        /// Number of rows before the limit.
         12 total: u64,
         /// A daemon speaks, of its node.
         13 is_daemon: bool,
@@ -128,11 +128,11 @@ messages! {
     pub struct EnvironmentRow {
         /// See [`crate::environment::RuntimeEnv::document`].
         1 runtime_env: String,
-        /// How long the first worker took to be ready; 0: none was.
+        /// Milliseconds until the first worker was ready; 0: none was.
         2 made_in_ms: u64,
-        /// How many workers were started in it.
+        /// Number of workers that were started in the environment.
         3 starts: u64,
-        /// Why the last one was not; empty: it was.
+        /// The reason why the last worker did not start; empty: it did.
         4 error: String,
         /// The bytes that its packages and folders take on the disk, as far as workers have told.
         5 size: u64,
@@ -149,21 +149,21 @@ messages! {
     /// A call.
     pub struct TaskRow {
         1 task_id: TaskId,
-        /// How often it was begun before.
+        /// Number of earlier attempts of the call.
         2 attempt: u32,
         3 name: String,
         4 phase: TaskPhase,
         /// The actor of a method; nil for plain tasks.
         5 actor_id: ActorId,
         6 parent: TaskId,
-        /// Where it runs or ran; nil: nowhere yet.
+        /// The node on which the call runs or ran; nil: none yet.
         7 node_id: NodeId,
         8 worker_id: WorkerId,
         /// Milliseconds since 1970; 0: not yet.
         9 created_ms: u64,
         10 started_us: u64,
         11 ended_us: u64,
-        /// Why it failed, in the name of Ray's state API; empty: it did not.
+        /// The kind of the call's error, in the name of Ray's state API; empty: it did not fail.
         12 error_type: String,
         13 error_message: String,
         /// The reason why the call waits, as far as its owner knows (WHY-1).
@@ -200,7 +200,7 @@ messages! {
         13 nodes: Vec<NodeId>,
         /// A daemon speaks: it has the value on disk.
         14 is_on_disk: bool,
-        /// Where in the user's code it was made; empty: that was not recorded.
+        /// The place in the user's code that made the object; empty: that was not recorded.
         15 call_site: String,
     }
     /// A process of a node.
@@ -212,15 +212,16 @@ messages! {
         5 job_id: JobId,
         /// `starting`, `idle`, `leased`, `actor`, `ending`; empty for drivers and the dead.
         6 usage: String,
-        /// How it ended.
+        /// The kind of the worker's end.
         7 exit_type: String,
         8 exit_detail: String,
         9 resources: ResourceSet,
         /// [`crate::environment::RuntimeEnv::document`]; empty: none.
         10 runtime_env: String,
-        /// How long ago it ended, in milliseconds, when the answer was made; 0: it has not, or nobody knows.
+        /// Milliseconds from the worker's end to the answer; 0: it has not ended, or that is unknown.
         20 ended_ago_ms: u64,
-        /// When it was begun, and when it said that it serves, in milliseconds since 1970; 0: not known, or not yet.
+        /// The time at which the worker was begun, in milliseconds since 1970, and in the next field that at which
+        /// it said that it serves; 0: not known, or not yet.
         21 begun_ms: u64,
         22 serving_ms: u64,
     }
@@ -237,14 +238,14 @@ messages! {
         1 tags: Vec<Tag>,
         /// The value, or a histogram's sum.
         2 value: f64,
-        /// How many values fell into each bucket, the last one without an upper bound.
+        /// Number of values in each bucket, the last one without an upper bound.
         3 counts: Vec<u64>,
     }
     pub struct Tag { 1 key: String, 2 value: String }
 }
 
 numbers! {
-    /// Where a call is in its life; names are those of Ray's state API.
+    /// The phase of a call; names are those of Ray's state API.
     pub enum TaskPhase {
         /// The call waits for arguments.
         #[default]
@@ -293,7 +294,7 @@ numbers! {
         Counter = 0,
         /// A value that goes up and down.
         Gauge = 1,
-        /// How often values fell between boundaries.
+        /// Counts of values between boundaries.
         Histogram = 2,
     }
 }

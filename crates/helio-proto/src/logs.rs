@@ -11,7 +11,8 @@ numbers! {
         List = 0,
         /// The bytes of the file `name` from `from` on, `max` at most; of those that `task_id` has printed only.
         Read = 1,
-        /// Where the last `max` lines of the file `name` begin, among those that `task_id` has printed.
+        /// The begin of the last `max` lines of the file `name`, among those that `task_id` has
+        /// printed.
         Tail = 2,
         /// The lines with `text` in the files that fit `pattern`, `max` at most.
         Search = 3,
@@ -19,7 +20,7 @@ numbers! {
 }
 
 messages! {
-    /// One question about the node's log files.
+    /// A question about the node's log files.
     pub struct LogRequest {
         1 question: LogQuestion,
         2 name: String,
@@ -38,9 +39,9 @@ messages! {
         1 refused: String,
         2 files: Vec<LogFileInfo>,
         3 bytes: Vec<u8>,
-        /// Where the bytes, or the last lines, begin.
+        /// The offset at which the bytes, or the last lines, begin.
         4 from: u64,
-        /// How long the file is, or what the task has printed.
+        /// Length of the file, or of what the task has printed, in bytes.
         5 size: u64,
         6 found: Vec<FoundLine>,
         /// Whether there are more lines than were asked for.

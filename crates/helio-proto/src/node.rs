@@ -55,7 +55,7 @@ messages! {
     pub struct Registered {
         1 node_id: NodeId,
         2 job_id: JobId,
-        /// This node's address.
+        /// The host of this node's address.
         3 host: String,
         4 session_dir: String,
         5 session_name: String,
@@ -81,7 +81,7 @@ messages! {
         3 strategy: Strategy,
         /// Empty: the job's.
         4 runtime_env: RuntimeEnv,
-        /// One task a lease: device ids, or a worker that ends after so many calls.
+        /// Each lease runs one task: device ids, or a worker that ends after so many calls.
         5 exclusive: bool,
         /// For `name pid=` of waits and warnings: the function that is waiting.
         6 name: String,
@@ -90,12 +90,12 @@ messages! {
     pub struct RequestLease {
         1 request_id: u64,
         2 class: LeaseClass,
-        /// How many tasks wait for workers of the class.
+        /// Number of tasks that wait for workers of the class.
         3 backlog: u64,
         /// Came here by a spill-back: grant or queue, send on no more.
         4 spilled: bool,
-        /// Where the bytes of the first task's arguments are. With the strategy "spread": where the sender has
-        /// workers of the class, and another node is wanted.
+        /// Nodes that hold the bytes of the first task's arguments. With the strategy "spread": where the
+        /// sender has workers of the class, and another node is wanted.
         5 touched: Vec<NodeId>,
         /// The first task may be tried again; the memory monitor ends such first.
         6 is_retriable: bool,
@@ -175,16 +175,16 @@ messages! {
         3 object_id: ObjectId,
         /// An actor that is being made here, unless nil.
         4 actor_id: ActorId,
-        /// Where the object's owner says that its value is.
+        /// Nodes that hold the object's value, as its owner says.
         5 nodes: Vec<NodeId>,
         /// Unless 0: [`AdmitArguments`] of this number is asked about.
         6 arguments_request_id: u64,
     }
     /// Work of this kind comes soon: what its start needs is made ready. It promises nothing.
     pub struct Expect {
-        /// As in [`LeaseClass`].
+        /// The runtime environment, as in [`LeaseClass`].
         1 runtime_env: RuntimeEnv,
-        /// How many workers to start ahead.
+        /// Number of workers to start ahead.
         2 workers: u32,
         /// Not 0: to be answered with [`Expected`] when the last of the workers is there, or cannot be;
         /// 0 stands in the answers for the others.
@@ -235,15 +235,15 @@ messages! {
     pub struct LeaseSpillback { 1 request_id: u64, 2 node: NodeAddress }
     /// The lease request waits, and why; sent when the reason changes to one worth a warning.
     pub struct LeasePending { 1 request_id: u64, 2 why: String, 3 infeasible: bool }
-    /// Others wait for what this lease holds: give it back when its task is done.
+    /// The lessee is to give the lease back when its task is done: others wait for what it holds.
     pub struct RevokeLease { 1 lease_id: LeaseId }
     /// The leased worker has ended.
     pub struct LeaseLost { 1 lease_id: LeaseId, 2 worker_id: WorkerId, 3 cause: DeathCause }
-    /// Where to write; the extent is this client's until sealed or aborted.
+    /// The place to write to; the extent is this client's until sealed or aborted.
     pub struct ObjectCreated { 1 request_id: u64, 2 offset: u64 }
     pub struct ObjectRefused { 1 request_id: u64, 2 failure: Failure }
     pub struct ObjectFetched { 1 request_id: u64, 2 offset: u64, 3 size: u64 }
-    /// None of the locations has it; `gone` are those that said so or are dead.
+    /// No location has the object; `gone` are those that said so or are dead.
     pub struct ObjectMissing { 1 request_id: u64, 2 gone: Vec<NodeId>, 3 reason: String }
     /// The answer that a task's arguments may be fetched, because there is room for them.
     pub struct ArgumentsAdmitted { 1 request_id: u64 }
@@ -271,7 +271,8 @@ messages! {
     pub struct WhyReply { 1 request_id: u64, 2 why: String }
     /// A worker of those that were expected is ready; nil: as many are ready as will be.
     pub struct Expected { 1 request_id: u64, 2 worker: WorkerAddress }
-    /// Others wait for room in the store: let go of what is pinned only to be at hand.
+    /// The client is to give up pins that it holds only to have objects at hand: others wait for
+    /// room in the store.
     pub struct RoomWanted {}
     /// The control service has declared another node dead. Connections to its daemon or its processes may
     /// live on, if it only hangs; nothing is waited for there any more.
@@ -312,7 +313,7 @@ messages! {
     }
 }
 
-/// Where offsets into the overflow file begin, beyond those of a memory file of that size.
+/// Returns the first offset of the overflow file, beyond those of a memory file of that size.
 #[must_use]
 pub const fn overflow_start(arena_size: u64) -> u64 {
     arena_size.next_multiple_of(2 << 20)

@@ -19,7 +19,7 @@ use crate::reader::{Malformed, Reader, put_bytes, put_count};
 pub struct Reference {
     /// The object.
     pub id: ObjectId,
-    /// Its owner.
+    /// The owner of the object.
     pub owner: WorkerAddress,
 }
 
@@ -96,7 +96,7 @@ pub struct Dependency {
     pub value: Value,
 }
 
-/// How many values a call returns.
+/// The number of returns that marks a generator.
 pub const STREAMING: u32 = u32::MAX;
 
 /// The properties of one call beside its template.
@@ -125,14 +125,14 @@ impl CallFlags {
 pub enum Frame<'a> {
     /// Templates that follow may name this function.
     Function {
-        /// Its number on this connection.
+        /// The number of the function on this connection.
         number: u32,
         /// [`Template::function`](crate::template::Template::function).
         body: &'a [u8],
     },
     /// Calls that follow may name this template.
     Template {
-        /// Its number on this connection.
+        /// The number of the template on this connection.
         number: u32,
         /// The number of its function, which `body` leaves out; 0: `body` is whole.
         function: u32,
@@ -159,7 +159,7 @@ pub enum Frame<'a> {
         /// Position among the sender's calls to this actor incarnation; of a call that is made again
         /// ([`CallFlags::is_remade`]) among those of the sender that had ended; 0 for tasks.
         sequence: u64,
-        /// How many values it returns, or [`STREAMING`].
+        /// Number of values that the call returns, or [`STREAMING`].
         returns: u32,
         /// Whether it is made again.
         flags: CallFlags,
@@ -200,7 +200,7 @@ pub enum Frame<'a> {
         /// The value.
         returned: Returned,
     },
-    /// How many items of the generator were read.
+    /// The caller has read so many items of the generator.
     Consumed {
         /// The call.
         task: TaskId,
@@ -278,7 +278,7 @@ pub enum Frame<'a> {
         object: ObjectId,
         /// Whether the question is about the call that the receiver runs.
         is_executor: bool,
-        /// How many more processes may be asked in turn.
+        /// Number of further processes that may be asked in turn.
         hops: u8,
     },
     /// The answer.

@@ -17,11 +17,11 @@ const MAGIC: &[u8; 8] = b"HSERVE02";
 
 /// Ingress → replica: a request begins. Body: [`Request`].
 pub const REQUEST: u8 = 1;
-/// Either way: a piece of a body. Body: `u8` whether it is the last, then bytes.
+/// A piece of a body, in either direction. Body: `u8` whether it is the last, then bytes.
 pub const BODY: u8 = 2;
 /// Ingress → replica: whoever asked has gone away.
 pub const CANCEL: u8 = 3;
-/// Either way: so many bytes of the request's body, a `u32`, have been taken.
+/// So many bytes of the body, a `u32`, have been taken, in either direction.
 pub const TAKEN: u8 = 4;
 /// Replica → ingress: an answer begins. Body: [`head`].
 pub const HEAD: u8 = 5;
@@ -61,7 +61,7 @@ pub fn greeting(token: &str) -> Vec<u8> {
 /// A frame that has arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
-    /// One of this module's kinds.
+    /// The kind of the frame, one of this module's constants.
     pub kind: u8,
     /// The ingress's number for the request that the frame belongs to.
     pub id: u32,
@@ -85,7 +85,7 @@ pub fn split(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
     Ok(Some((Frame { kind, id, body: reader.rest() }, PREFIX + length)))
 }
 
-/// The same, taken off the front of a buffer without a copy.
+/// Takes a frame off the front of a buffer without a copy.
 ///
 /// # Errors
 /// As [`split`].
@@ -110,7 +110,7 @@ pub struct Request<'a> {
     pub version: u8,
     /// `GET`.
     pub method: &'a [u8],
-    /// As the client wrote it, without the query.
+    /// The path as the client wrote it, without the query.
     pub path: &'a [u8],
     /// Without the question mark.
     pub query: &'a [u8],

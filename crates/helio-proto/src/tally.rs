@@ -8,7 +8,7 @@ use helio_types::ActorId;
 
 use crate::inspect::{TaskCount, TaskPhase, TaskRow};
 
-/// How many kinds of calls are told apart.
+/// Number of kinds of calls that are told apart.
 pub const KINDS_MAX: usize = 1_000;
 
 /// The number of calls by name and state.
@@ -50,13 +50,13 @@ impl Tally {
         }
     }
 
-    /// How many calls there are.
+    /// Returns the number of calls.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// As they are sent.
+    /// Returns the counts as they are sent.
     #[must_use]
     pub fn counts(&self) -> Vec<TaskCount> {
         let of_kind =
