@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use crate::http::{self, Answer, Answers};
 use crate::input::{Input, Inputs};
 
-/// How long the daemon's loop may take; less than a probe waits.
+/// Time that the daemon's loop may take to answer; less than a probe waits.
 const ANSWER_MAX: Duration = Duration::from_millis(1500);
 
 struct Agent {

@@ -31,7 +31,8 @@ use crate::input::Inputs;
 /// Threads: one may send while another receives.
 const THREADS: usize = 2;
 
-/// How many connections are kept for the next object (**LIMIT-1**); the oldest is closed for one more.
+/// Number of idle connections that are kept for the next object (**LIMIT-1**); the oldest is closed
+/// for one more.
 const IDLE_MAX: usize = 32;
 
 /// After so many bytes the core hears how far an object is, for those who ask.
@@ -159,7 +160,7 @@ impl Bulk {
         }
     }
 
-    /// When this returns nothing is written for that pull any more.
+    /// Stops a pull: after this returns nothing is written for it any more.
     pub(crate) fn stop_receiving(&mut self, request_id: u64) {
         if let Some(receipt) = self.receipts.remove(&request_id) {
             *receipt.is_wanted.lock().unwrap_or_else(PoisonError::into_inner) = false;
@@ -176,7 +177,7 @@ impl Bulk {
 #[derive(Debug)]
 struct Offer {
     conn: Conn,
-    /// Where the bytes are, and how many.
+    /// The offset and the length of the bytes.
     at: (u64, u64),
     stop: Arc<Notify>,
     is_taken: bool,
@@ -283,7 +284,7 @@ struct Receipt {
     is_wanted: Mutex<bool>,
     stop: Notify,
     request_id: u64,
-    /// Where they go, and how many.
+    /// The offset and the length of the place for the bytes.
     at: (u64, u64),
 }
 

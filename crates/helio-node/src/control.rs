@@ -18,19 +18,19 @@ use crate::head::Head;
 use crate::input::{Input, Inputs};
 use crate::options::Reach;
 
-/// How long the first try after a failed one waits; each further one twice as long, to the bound that
-/// the configuration sets.
+/// Pause after the first failed try; each further pause is twice as long, up to the bound that the
+/// configuration sets.
 const RETRY_MIN: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_millis(RECONNECT_MS_MAX);
 
-/// How long a try may take: over a link that is mended the first packet of the next try passes at once, where
-/// that of an old one waits for its retransmission.
+/// Time that a try may take: over a link that is mended the first packet of the next try passes at once,
+/// where that of an old one waits for its retransmission.
 const TRY_MAX: Duration = Duration::from_secs(2);
 
 /// From when on it is worth a line that the service does not answer.
 const SILENCE_LOGGED: Duration = Duration::from_secs(2);
 
-/// How long a daemon that has no connection lives. A service that is started again is back long before; a
+/// Time that a daemon without a connection lives. A service that is started again is back long before; a
 /// head that was destroyed must not leave its nodes with their GPUs for ever.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
 
@@ -59,7 +59,7 @@ pub(crate) fn start(reach: Reach, head: Arc<Head>, hello: Hello, inputs: Inputs)
 }
 
 struct Task {
-    /// How the head is reached that the node was started with.
+    /// The address of the head with which the node was started.
     usual: Reach,
     head: Arc<Head>,
     hello: Hello,
@@ -126,8 +126,8 @@ impl Task {
         }
     }
 
-    /// How to reach the head now: where it said that it is; should it not be there, by turns where it was at first, which
-    /// may be a name that leads to the next one.
+    /// Returns the address to try next: the one that the head said last; if it is not there, by turns the first one,
+    /// which may be a name that leads to the next head.
     fn reach(&self) -> Reach {
         match self.head.address().filter(|_| self.tries.is_multiple_of(2)) {
             Some((host, port)) => Reach::Port(host, port),

@@ -33,19 +33,21 @@ use crate::spill::Disk;
 use crate::zygote::{Zygote, ZygoteOptions};
 use crate::{Ended, Error};
 
-/// How many inputs wait for the core; whoever has more waits (**LIMIT-1**).
+/// Maximum number of inputs that wait for the core; senders of more wait (**LIMIT-1**).
 pub(crate) const INPUTS_MAX: usize = 1024;
 
-/// How much may wait for a driver before log lines to it are dropped, in bytes.
+/// Bytes that may wait for a driver before log lines to it are dropped.
 const LOG_QUEUE_MAX: usize = 8 << 20;
 
-/// How many messages for the control service are kept while it cannot be reached; more are dropped.
+/// Number of messages for the control service that are kept while it cannot be reached; more are
+/// dropped.
 const CONTROL_QUEUE_MAX: usize = 100_000;
 
-/// How long a connection that is to end may take to send what is queued.
+/// Time that a connection that is to end may take to send what is queued.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
-/// How long the end may take: for the last message to the control service, and for killed processes.
+/// Time that the end may take: for the last message to the control service, and for killed
+/// processes.
 const END_WAIT: Duration = Duration::from_millis(100);
 const KILL_WAIT: Duration = Duration::from_secs(2);
 
@@ -73,7 +75,7 @@ pub(crate) struct Daemon {
     receiver: mpsc::Receiver<Input>,
     session_dir: PathBuf,
     sockets: PathBuf,
-    /// Where the views of code are, one a job.
+    /// The folder of the views of code, one a job.
     views: PathBuf,
     clients: HashMap<Conn, Client>,
     peers: Peers,
@@ -85,7 +87,7 @@ pub(crate) struct Daemon {
     control: Option<Writer>,
     /// For the control service, while it cannot be reached.
     unsent: Vec<NodeToControl>,
-    /// How often the control service hears of this node.
+    /// Milliseconds between two heartbeats to the control service.
     heartbeat_ms: u64,
     status_at: u64,
     memory: Monitor,
@@ -94,13 +96,14 @@ pub(crate) struct Daemon {
     scrape_count: u64,
     /// The control service has taken the node in.
     is_accepted: bool,
-    /// Why it is to end.
+    /// The reason why the daemon is to end; `None` while it runs.
     ending: Option<String>,
     /// The node that takes over the objects of this one, which leaves.
     heir: NodeAddress,
     /// Whether it starts anew as another node after its end.
     is_to_rejoin: bool,
-    /// How long the machine is still there after SIGTERM; 0: that ends the daemon at once.
+    /// Milliseconds that the machine is still there after SIGTERM; 0: the signal ends the daemon at
+    /// once.
     preemption_grace_ms: u64,
 }
 
@@ -194,7 +197,7 @@ impl Daemon {
         if on_accepted.is_some() { Err(Error::NotReady(reason)) } else { Ok(ended) }
     }
 
-    /// When the daemon itself, not its state machine, has to do something.
+    /// Returns the time at which the daemon itself, not its state machine, has work to do.
     fn own_tick(&self) -> u64 {
         self.status_at.min(self.memory.at)
     }

@@ -10,7 +10,7 @@ use helio_proto::control::GpuUse;
 
 use crate::input::Inputs;
 
-/// How long lies between two readings.
+/// Time between two readings.
 const READ_EVERY: Duration = Duration::from_secs(5);
 
 /// The part of all GPUs together that each process used at the last reading.

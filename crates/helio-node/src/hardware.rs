@@ -8,7 +8,7 @@ use helio_proto::inspect::MachineUse;
 
 use crate::input::Inputs;
 
-/// How long lies between two readings, which take some 100 µs.
+/// Time between two readings, which take some 100 µs.
 const READ_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads the machine for as long as the daemon lives.

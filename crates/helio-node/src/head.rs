@@ -1,4 +1,4 @@
-//! Where the head is: at the address that the node was started with, or where a later head has said that it is.
+//! The address of the head: the one with which the node was started, or the one that a later head has told.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ impl Head {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the newest head has said that it is.
+    /// Returns the address that the newest head has told.
     pub(crate) fn address(&self) -> Option<(String, u16)> {
         self.newest().address.clone()
     }

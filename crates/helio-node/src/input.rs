@@ -92,7 +92,7 @@ impl From<Event> for Input {
     }
 }
 
-/// One of the two zygotes.
+/// The kind of a zygote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ZygoteKind {
     /// Has the package loaded and nothing else.

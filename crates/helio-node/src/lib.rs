@@ -43,7 +43,7 @@ pub use head::Head;
 pub use options::{GuestNode, Options, Reach, Ready};
 pub use output_files::Bounds;
 
-/// Why the daemon could not start, or had to end.
+/// The reason why the daemon could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -76,12 +76,12 @@ pub enum Error {
     /// The control service did not accept the node, or it was told to end before that.
     #[error("the node ended before it was ready: {0}")]
     NotReady(String),
-    /// Anything else of the operating system.
+    /// Any other error of the operating system.
     #[error("{0}")]
     Io(#[from] std::io::Error),
 }
 
-/// How a daemon that was ready has ended.
+/// The end of a daemon that was ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
     /// The daemon was told to end.

@@ -30,10 +30,10 @@ use crate::output_files::{OutputFile, Shelf};
 /// The longest line that is shown in one piece.
 const LINE_MAX: usize = 64 << 10;
 
-/// How much of one stream is read before others get their turn.
+/// Bytes of one stream that are read before others get their turn.
 const TURN_MAX: usize = 1 << 20;
 
-/// How many lines of a worker are remembered for the report of its death, and how much of each.
+/// Number of a worker's last lines that are remembered for the report of its death.
 const TAIL_LINES: usize = 20;
 const TAIL_LINE_MAX: usize = 500;
 
@@ -41,13 +41,13 @@ const NAME_MARK: &[u8] = b"\x01:name:";
 const TASK_MARK: &[u8] = b"\x01:task:";
 const END_MARK: &[u8] = b"\x01:end:";
 
-/// How often a progress bar is shown while it is under way.
+/// Time between two looks of a progress bar that reach the log while it is under way.
 const BAR_EVERY: Duration = Duration::from_secs(10);
 
 /// A line without an end is shown when nothing more has come for so long.
 const REST: Duration = Duration::from_millis(500);
 
-/// One stream of a worker.
+/// One of the output streams of a worker.
 #[derive(Debug)]
 pub(crate) struct Stream {
     is_stderr: bool,
@@ -59,12 +59,12 @@ pub(crate) struct Stream {
     /// The line that comes was shown as far as it went.
     is_begun: bool,
     name: String,
-    /// Where in what is to be kept the text of other calls begins, and whose.
+    /// The positions in the kept text at which the text of other calls begins, with their names.
     turns: Vec<(usize, String)>,
     file: Option<OutputFile>,
 }
 
-/// Where what a stream gives is kept.
+/// The place where the text of a stream is kept.
 pub(crate) struct Place<'a> {
     pub(crate) path: &'a dyn Fn() -> PathBuf,
     pub(crate) shelf: &'a mut Shelf,
@@ -73,9 +73,9 @@ pub(crate) struct Place<'a> {
 /// Whether a stream has more to read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Drained {
-    /// Everything that was there was read.
+    /// The stream was read to its present end.
     Empty,
-    /// Its turn is over; there is more.
+    /// The turn is over, and the stream has more.
     More,
 }
 
@@ -257,14 +257,14 @@ impl Stream {
     }
 }
 
-/// Where in a line a mark begins that should begin one.
+/// Returns the position in a line of a mark that should begin one.
 fn mark_within(line: &[u8]) -> Option<usize> {
     let first = line.iter().skip(1).position(|byte| *byte == NAME_MARK[0])? + 1;
     let is_mark = line[first..].starts_with(NAME_MARK) || line[first..].starts_with(TASK_MARK);
     is_mark.then_some(first)
 }
 
-/// Where in a line the text is that a terminal would show last: behind the last carriage return that has
+/// Returns the range of a line that a terminal would show last: behind the last carriage return that has
 /// something behind it.
 fn last_state(line: &[u8]) -> Range<usize> {
     let end = line.iter().rposition(|byte| *byte != b'\r').map_or(0, |at| at + 1);

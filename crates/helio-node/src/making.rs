@@ -1,5 +1,5 @@
-//! How far processes are with the environments that they make: each that does writes a file of the session, which is
-//! read when somebody asks. `python/heliostat/core/runtime_env/progress.py` is the other end.
+//! The progress of processes with the environments that they make: each that does writes a file of the session,
+//! which is read when somebody asks. `python/heliostat/core/runtime_env/progress.py` is the other end.
 
 use std::fs;
 use std::path::Path;

@@ -1,11 +1,11 @@
-//! When the memory is looked at: often while workers run something, else with the heartbeat.
+//! The schedule of looks at the memory: often while workers run something, else with the heartbeat.
 
 use helio_env::memory::{self, Meter};
 use helio_node_state::MemoryUse;
 
 use crate::options::Options;
 
-/// How many processes an error names.
+/// Number of processes that an error names.
 const TOP: usize = 10;
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Monitor {
     threshold: f64,
     /// 0: switched off.
     refresh_ms: u64,
-    /// When it is to be looked at next.
+    /// The time of the next look.
     pub(crate) at: u64,
 }
 

@@ -12,7 +12,7 @@ use helio_types::NodeId;
 use crate::head::Head;
 use crate::output_files::Bounds;
 
-/// How a control service is reached.
+/// The way to a control service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
     /// Through its socket file, on the head.
@@ -30,7 +30,7 @@ impl Default for Reach {
 /// The node of a driver's machine outside the cluster: it offers nothing, and is reached through the head's port.
 #[derive(Debug, Clone)]
 pub struct GuestNode {
-    /// Its id, by which the gateway knows it.
+    /// The id of the node, by which the gateway knows it.
     pub node_id: NodeId,
     /// The head's port; [`Options::host`] is the head's.
     pub port: u16,
@@ -45,11 +45,11 @@ pub struct Options {
     pub listener: Option<Arc<TcpListener>>,
     /// The machine is that of a driver outside the cluster; `None`: it is one of the cluster's.
     pub guest: Option<GuestNode>,
-    /// How many CPUs to offer; `None`: all that there are.
+    /// Number of CPUs to offer; `None`: all that there are.
     pub num_cpus: Option<f64>,
-    /// How many GPUs to offer; `None`: all that are found.
+    /// Number of GPUs to offer; `None`: all that are found.
     pub num_gpus: Option<f64>,
-    /// Other resources to offer.
+    /// The resources to offer beside CPUs, GPUs and memory.
     pub resources: BTreeMap<String, f64>,
     /// The node's labels.
     pub labels: BTreeMap<String, String>,
@@ -63,17 +63,17 @@ pub struct Options {
     pub memory: Option<u64>,
     /// The part of the machine's memory that may be in use before workers are ended.
     pub memory_usage_threshold: f64,
-    /// How often that is looked at while workers run something, in milliseconds; 0: never.
+    /// Milliseconds between two looks at the memory while workers run something; 0: there are none.
     pub memory_monitor_refresh_ms: u64,
     /// The part of the object store that the arguments of running tasks may take; 0: any.
     pub arguments_part: f64,
-    /// How much of the disk what workers print may take.
+    /// Bounds of the disk space for what workers print.
     pub output_bounds: Bounds,
-    /// How full the disk may become, as a part of it, before it takes no more objects.
+    /// The part of the disk, from 0 to 1, that may be in use before it takes no more objects.
     pub disk_threshold: f64,
-    /// How many objects are written to that disk at a time.
+    /// Number of objects that are written to that disk at a time.
     pub spills_max: usize,
-    /// How long an object waits for room, in milliseconds, before its writer or reader is told that there is none.
+    /// Milliseconds that an object waits for room before its writer or reader is told that there is none.
     pub room_ms_max: u64,
     /// The control group whose memory counts; `None`: the machine's, and that of every group that the
     /// daemon is in.
@@ -84,13 +84,13 @@ pub struct Options {
     pub agent_port: Option<u16>,
     /// The machine's name as its launcher knows it; empty: not known.
     pub instance_id: String,
-    /// How long the node goes on without a control service, in milliseconds.
+    /// Milliseconds that the node goes on without a control service.
     pub headless_ms_max: u64,
-    /// How long the machine is still there after SIGTERM, in milliseconds; 0: that ends the daemon at once.
+    /// Milliseconds that the machine is still there after SIGTERM; 0: the signal ends the daemon at once.
     pub preemption_grace_ms: u64,
     /// The session's folder.
     pub session_dir: PathBuf,
-    /// Where objects go that the store has no room for.
+    /// The folder for objects for which the store has no room.
     pub spill_dir: PathBuf,
     /// The head's packages, where another head finds them; `None`: it is not to.
     pub packages: Option<Copies>,
@@ -106,11 +106,11 @@ pub struct Options {
     pub token: String,
     /// The certificate for other machines, which have to encrypt; `None`: they speak in the clear.
     pub identity: Option<Arc<Identity>>,
-    /// How the control service is reached.
+    /// The way to the control service.
     pub control: Reach,
-    /// Where it is when another head has taken over.
+    /// The address of the head after another one has taken over.
     pub head: Arc<Head>,
-    /// Its name, for people and drivers: `host:port` of the head.
+    /// The name of the control service, for people and drivers: `host:port` of the head.
     pub control_address: String,
     /// The daemon ends with the driver that started it.
     pub owner_driver: bool,
@@ -123,10 +123,10 @@ pub struct Options {
 /// The facts that a daemon tells of itself when it is ready.
 #[derive(Debug, Clone)]
 pub struct Ready {
-    /// Its id.
+    /// The id of the node.
     pub node_id: NodeId,
-    /// Its TCP port; 0: it has none.
+    /// The TCP port of the node; 0: it has none.
     pub port: u16,
-    /// Its UNIX socket.
+    /// The path of the node's UNIX socket.
     pub node_socket: PathBuf,
 }

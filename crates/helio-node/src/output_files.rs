@@ -13,12 +13,12 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// How much the files may take.
+/// Bounds of the disk space of the files.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// One file, in bytes; 0: any.
+    /// Maximum size of one file in bytes; 0: no limit.
     pub file_max: u64,
-    /// How many are kept of those that were put aside, of each stream of a worker.
+    /// Number of files of each stream of a worker that are kept after they were put aside.
     pub backups_max: u64,
     /// All together, in bytes; 0: any.
     pub session_max: u64,
@@ -57,7 +57,7 @@ impl Shelf {
         shelf
     }
 
-    /// How much may be written beyond what there is.
+    /// Returns the number of bytes that may be written beyond those that there are.
     fn room(&self) -> u64 {
         match self.bounds.session_max {
             0 => u64::MAX,
@@ -130,7 +130,8 @@ impl OutputFile {
         }
     }
 
-    /// How much of the text the file still takes: whole lines, if it can be. 0: it is full.
+    /// Returns the number of bytes of the text that the file still takes: whole lines, if it can
+    /// be. 0: it is full.
     fn fitting(&self, text: &[u8], file_max: u64) -> usize {
         let room = file_max.saturating_sub(self.length);
         if file_max == 0 || room >= text.len() as u64 {

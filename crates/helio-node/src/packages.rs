@@ -36,7 +36,7 @@ const ROOM_PART: u64 = 2;
 pub(crate) struct Packages {
     gate: Arc<Gate>,
     folder: PathBuf,
-    /// Their copies where another head finds them; `None`: nobody else is to.
+    /// Copies of the packages where another head finds them; `None`: no other head is to.
     copies: Option<Copies>,
     threads: Threads,
 }

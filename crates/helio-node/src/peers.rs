@@ -16,13 +16,14 @@ use tokio::sync::Notify;
 
 use crate::input::{Input, Inputs, next_conn};
 
-/// How many bytes travel in one message.
+/// Number of bytes of an object in one message.
 const CHUNK: u64 = 1 << 20;
 
 /// A line that a node is not reached is followed by no other for so long.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
-/// How many messages wait for a connection that is being made; more are dropped, as if it had failed.
+/// Number of messages that wait for a connection that is being made; more are dropped, as if it had
+/// failed.
 const WAITING_MAX: usize = 10_000;
 
 /// The connections.
@@ -36,7 +37,7 @@ pub(crate) struct Peers {
     made: HashMap<NodeId, Made>,
     /// The objects that are being streamed, by connection and request, and the signal that stops each.
     serving: HashMap<(Conn, u64), Arc<Notify>>,
-    /// When it was logged last that a node is not reached.
+    /// The time at which it was last logged that a node is not reached.
     logged: Option<Instant>,
 }
 

@@ -20,7 +20,7 @@ use crate::input::{Input, Inputs};
 use crate::logs::{Drained, Place, Stream, Tail};
 use crate::output_files::{Bounds, Shelf};
 
-/// How long the status of a process that has ended is awaited.
+/// Time for which the status of a process that has ended is awaited.
 const STATUS_WAIT: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]

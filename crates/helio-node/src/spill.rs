@@ -15,7 +15,7 @@ use crate::input::Inputs;
 #[derive(Debug)]
 pub(crate) struct Disk {
     folder: PathBuf,
-    /// How full the disk may become, as a part of it.
+    /// The part of the disk, from 0 to 1, that may be in use.
     threshold: f64,
     arena: Arc<Arena>,
     inputs: Inputs,
@@ -118,7 +118,8 @@ fn disk_error(folder: &Path, error: &std::io::Error) -> DiskError {
     }
 }
 
-/// Other users of the disk need some of it, too.
+/// Refuses an object that would make the disk fuller than `threshold`: its other users need some of
+/// it, too.
 fn check_room(folder: &Path, threshold: f64, size: u64) -> Result<(), DiskError> {
     let Ok(disk) = rustix::fs::statvfs(folder) else { return Ok(()) };
     let total = disk.f_blocks * disk.f_frsize;

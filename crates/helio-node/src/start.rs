@@ -42,7 +42,7 @@ const STORE_MIN: u64 = 64 << 20;
 /// The most that is read from disk while the memory is full; the disk is full long before.
 const OVERFLOW_MAX: u64 = 1 << 44;
 
-/// How many idle workers are kept beyond one a CPU.
+/// Number of idle workers that are kept beyond one a CPU.
 const IDLE_SPARE: usize = 2;
 
 pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {

@@ -26,9 +26,9 @@ use tokio::sync::mpsc;
 
 use crate::input::{Input, Inputs, ZygoteAnswer as Answer, ZygoteKind as Kind};
 
-/// One that lived shorter did not live; after so many of those in a row it is started only when it is
-/// needed, and not more often than once in this time. One that dies while it loads modules is not
-/// started again: workers start without them.
+/// Shortest life of a zygote that counts; after so many shorter ones in a row it is started only when
+/// it is needed, and not more often than once in this time. One that dies while it loads modules is
+/// not started again: workers start without them.
 const LIFE_MIN: Duration = Duration::from_secs(1);
 const FAILED_STARTS_MAX: u32 = 3;
 
@@ -45,7 +45,7 @@ pub(crate) struct ZygoteOptions {
     pub(crate) script: PathBuf,
     /// Environment variables that every worker has.
     pub(crate) env: BTreeMap<String, String>,
-    /// Where the zygote's own words go.
+    /// The file for the zygote's own output.
     pub(crate) log: PathBuf,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Zygote {
     /// Told to start and not answered.
     unanswered: HashSet<WorkerId>,
     generation: u64,
-    /// When it was last started.
+    /// The time at which the zygote was last started.
     started_at: Option<Instant>,
     /// The zygote was told to load modules and has not answered.
     is_loading: bool,
@@ -88,7 +88,7 @@ impl Zygote {
         zygote
     }
 
-    /// One that is started by the first request.
+    /// Makes a zygote that is started by the first request.
     pub(crate) fn when_asked(kind: Kind, options: ZygoteOptions, inputs: Inputs) -> Self {
         Self {
             kind,

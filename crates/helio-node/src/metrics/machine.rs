@@ -17,7 +17,7 @@ use crate::gpus::Parts;
 /// Readings that are closer than this make no rate.
 const APART_MIN: Duration = Duration::from_millis(500);
 
-/// How many kinds of processes are told apart; the others are one kind (LIMIT-1).
+/// Number of kinds of processes that are told apart; the others are one kind (LIMIT-1).
 const COMPONENTS_MAX: usize = 100;
 
 const MIB: f64 = (1 << 20) as f64;

@@ -1,4 +1,4 @@
-//! The same measurements in the form of OpenTelemetry, sent to a collector: OTLP over HTTP, as JSON.
+//! Measurements in the form of OpenTelemetry, sent to a collector: OTLP over HTTP, as JSON.
 //!
 //! Every daemon sends those of its node, so nothing reads all of them. Counts and histograms are sums since their process
 //! began: what a collector did not take is in the next request, and nothing waits for it.
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use super::reader::Reader;
 use super::text;
 
-/// Where collectors take measurements.
+/// The path at which collectors take measurements.
 const PATH: &str = "/v1/metrics";
 /// Sums since their process began.
 const CUMULATIVE: u32 = 2;
 
-/// Where measurements go, and how often.
+/// The collector of measurements, and the time between two reports to it.
 #[derive(Debug)]
 pub(crate) struct Export {
     to: Address,

@@ -12,7 +12,7 @@ use helio_proto::inspect::{Answer, Metric, MetricKind, Series};
 /// The labels of a process, in each of its series.
 type Origin = [(&'static str, String)];
 
-/// One metric of all processes.
+/// A metric with the values of all processes.
 struct Family<'a> {
     description: &'a str,
     kind: MetricKind,
