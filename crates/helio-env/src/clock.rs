@@ -15,13 +15,13 @@ impl Clock {
         Self { start: Instant::now() }
     }
 
-    /// How long it has run, in milliseconds.
+    /// Returns the milliseconds since the clock was started.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.start.elapsed().as_millis() as u64
     }
 
-    /// How long it has run, in microseconds.
+    /// Returns the microseconds since the clock was started.
     #[must_use]
     pub fn now_us(&self) -> u64 {
         self.start.elapsed().as_micros() as u64
@@ -34,7 +34,8 @@ impl Clock {
     }
 }
 
-/// How long this thread has had a CPU: what it did costs the difference, however busy the machine is.
+/// Returns the CPU time of this thread: the difference of two readings is the cost of what it did,
+/// however busy the machine is.
 #[must_use]
 pub fn of_thread() -> std::time::Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

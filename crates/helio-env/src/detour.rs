@@ -1,4 +1,4 @@
-//! How other machines are reached: directly, or from a machine outside the cluster through an entrance on the own one,
+//! Connections to other machines: direct, or from a machine outside the cluster through an entrance on the own one,
 //! behind which a gateway of the cluster makes the connection.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,10 +16,10 @@ pub struct Entrance {
     token: String,
 }
 
-/// How a connection to another machine is made.
+/// The way around to another machine, through an entrance.
 #[derive(Debug, Clone)]
 pub struct Detour {
-    /// Where to connect instead.
+    /// The address to connect to in place of the machine's.
     pub at: SocketAddr,
     /// The bytes to send first.
     pub preface: Vec<u8>,

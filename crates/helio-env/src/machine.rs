@@ -5,8 +5,8 @@ use std::path::Path;
 
 use helio_types::devices::{AMD_GPU, DEVICE_KINDS, DeviceKind, INTEL_GPU};
 
-/// How many CPUs this process may use: affinity and control groups count, and within a job of Slurm what the job was
-/// given on this machine, which Slurm says also where it binds nothing.
+/// Returns the number of CPUs that this process may use: affinity and control groups count, and within a job of
+/// Slurm what the job was given on this machine, which Slurm says also where it binds nothing.
 #[must_use]
 pub fn cpus() -> usize {
     let usable = std::thread::available_parallelism().map_or(1, usize::from);
@@ -101,7 +101,7 @@ fn counts(root: &Path) -> [(DeviceKind, usize); 3] {
     ]
 }
 
-/// How many GPUs of each maker the drivers show.
+/// Returns the number of GPUs of each maker that the drivers show.
 #[must_use]
 pub fn gpu_counts() -> [(DeviceKind, usize); 3] {
     counts(Path::new("/"))
@@ -127,7 +127,8 @@ pub fn gpus() -> Vec<u32> {
     }
 }
 
-/// How many GPUs the driver of AMD shows: nodes of its topology that are not CPUs.
+/// Returns the number of GPUs that the driver of AMD shows: nodes of its topology that are not
+/// CPUs.
 fn present_amd(root: &Path) -> usize {
     let nodes = fs::read_dir(root.join("sys/class/kfd/kfd/topology/nodes"));
     let is_gpu = |node: &fs::DirEntry| {
@@ -137,7 +138,8 @@ fn present_amd(root: &Path) -> usize {
     nodes.into_iter().flatten().flatten().filter(is_gpu).count()
 }
 
-/// How many GPUs of Intel there are on cards of their own; those inside a CPU are on the first bus.
+/// Returns the number of GPUs of Intel on cards of their own; those inside a CPU are on the first
+/// bus.
 fn present_intel(root: &Path) -> usize {
     let cards = fs::read_dir(root.join("sys/bus/pci/drivers")).into_iter().flatten().flatten();
     let drivers = cards.filter(|driver| matches!(driver.file_name().to_str(), Some("i915" | "xe")));
@@ -151,9 +153,9 @@ fn present_intel(root: &Path) -> usize {
     devices.filter(is_card).count()
 }
 
-/// How many GPUs the driver of NVIDIA shows below this root. A container has device files for its own GPUs only,
-/// with gaps in their numbers, while the driver's folder may list all of the machine's; without a container
-/// the folder is right before the first program has made the device files.
+/// Returns the number of GPUs that the driver of NVIDIA shows below this root. A container has device files for
+/// its own GPUs only, with gaps in their numbers, while the driver's folder may list all of the machine's;
+/// without a container the folder is right before the first program has made the device files.
 fn present(root: &Path) -> usize {
     let entries = |folder: &str| fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
     let is_gpu = |entry: &fs::DirEntry| {

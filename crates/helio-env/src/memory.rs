@@ -1,4 +1,4 @@
-//! How full the machine's memory is, or its control group's, whichever is fuller.
+//! The use of the machine's memory, or of its control group's, whichever is fuller.
 //!
 //! Reading takes a few small files (some 50 µs); only [`top`] looks at every process.
 

@@ -1,4 +1,4 @@
-//! How busy the NVIDIA GPUs of this machine are, by the driver's management library (NVML).
+//! The load of the NVIDIA GPUs of this machine, by the driver's management library (NVML).
 //!
 //! The library belongs to the driver, so it is loaded at run time where it is installed; nothing is linked
 //! and no Python package is needed. Its functions may take a second, or hang with a broken driver: call
@@ -8,8 +8,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 
-/// Where the driver's library is: found by its name, or where container hosts and WSL put it without
-/// telling the loader.
+/// Names of the driver's library: found by the loader, or at the paths where container hosts and WSL
+/// put it without telling the loader.
 pub const LIBRARIES: [&CStr; 3] = [
     c"libnvidia-ml.so.1",
     c"/usr/local/nvidia/lib64/libnvidia-ml.so.1",
@@ -83,12 +83,12 @@ type GetProcesses = unsafe extern "C" fn(Device, *mut c_uint, *mut ProcessInfo) 
 type GetSamples =
     unsafe extern "C" fn(Device, *mut ProcessSample, *mut c_uint, c_ulonglong) -> c_int;
 
-/// One reading of one GPU.
+/// A reading of one GPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gpu {
-    /// Its position in the order of the PCI bus; `CUDA_VISIBLE_DEVICES` does not change it.
+    /// The position in the order of the PCI bus; `CUDA_VISIBLE_DEVICES` does not change it.
     pub index: u32,
-    /// Such as `NVIDIA H200`.
+    /// The name of the model, such as `NVIDIA H200`.
     pub name: String,
     /// The percentage of the last sample period during which a kernel ran; none where the GPU does not
     /// count it (one that is split into instances).
@@ -108,7 +108,7 @@ pub struct Gpu {
 /// The usage of a GPU by one process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Part {
-    /// Its number where the driver runs, which a container may not know it by.
+    /// The process id where the driver runs, by which a container may not know it.
     pub pid: u32,
     /// Bytes of the GPU's memory.
     pub memory: u64,
@@ -178,7 +178,7 @@ impl Nvml {
         (unsafe { init() } == SUCCESS).then_some(nvml)
     }
 
-    /// One reading of each GPU; those that do not answer are left out.
+    /// Reads each GPU; those that do not answer are left out.
     #[must_use]
     pub fn read(&self) -> Vec<Gpu> {
         let mut count = 0;
@@ -252,7 +252,8 @@ impl Nvml {
         infos.iter().map(part).collect()
     }
 
-    /// How busy processes kept a GPU lately; empty where nobody did, or it does not count that.
+    /// Returns the recent use of a GPU by process; empty where no process used it, or it does not
+    /// count that.
     fn samples_of(&self, device: Device) -> Vec<ProcessSample> {
         let Some(get) = self.samples else { return Vec::new() };
         let mut samples = vec![ProcessSample::default(); PROCESSES_MAX];

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// The process ended with this exit code.
@@ -81,8 +81,8 @@ fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// When a process began, in clock ticks since the machine's start; with its number this names it for
-/// good. `None`: there is no such process, or it has ended.
+/// Returns the begin of a process, in clock ticks since the machine's start; with the process id
+/// this names it for good. `None`: there is no such process, or it has ended.
 #[must_use]
 pub fn began(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

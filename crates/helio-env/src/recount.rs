@@ -5,10 +5,10 @@ use helio_config::table::RECOUNT_EVERY;
 
 use crate::settings;
 
-/// When the next recount of a machine is due.
+/// The schedule of a machine's recounts.
 #[derive(Debug, Default)]
 pub struct Recount {
-    /// How many events pass between two recounts; 0: there are none.
+    /// Number of events between two recounts; 0: there are none.
     every: u64,
     left: u64,
 }

@@ -31,7 +31,7 @@ pub fn warnings() -> Vec<String> {
     helio_config::warnings(names.iter().map(String::as_str), &variable)
 }
 
-/// Why nothing may be started with this environment, if so.
+/// Returns the reason why nothing may be started with this environment, if there is one.
 #[must_use]
 pub fn refusal() -> Option<String> {
     helio_config::refusal(&variable)

@@ -49,7 +49,7 @@ pub fn file() -> Option<PathBuf> {
     }
 }
 
-/// Where the token is.
+/// The place of the token.
 enum Place {
     Variable(String),
     /// A file that has to be there.

@@ -97,7 +97,7 @@ pub struct Used {
     pub cpu: f64,
     /// Bytes in memory.
     pub resident: u64,
-    /// How many of them other processes may have, too.
+    /// Bytes of `resident` that other processes may have, too.
     pub shared: u64,
     /// The title that `ps` shows.
     pub title: String,

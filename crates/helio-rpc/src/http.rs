@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-/// How long a client may take to begin, and to end the handshake.
+/// Time that a client may take to begin, and to end the handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// The first byte of a TLS session; no request of HTTP begins with it.

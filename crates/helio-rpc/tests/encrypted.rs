@@ -73,7 +73,7 @@ fn hello(to: Destination) -> Hello {
 
 type End = (Reader, Writer);
 
-/// Both ends of a connection, accepted by that gate.
+/// Makes both ends of a connection that the gate accepts.
 async fn pair(gate: &Gate, identity: &Identity) -> (End, End) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

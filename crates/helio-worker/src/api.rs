@@ -8,14 +8,14 @@ use helio_types::{ActorId, ObjectId, WorkerId};
 
 use crate::memory::Pin;
 
-/// How a process joins its node.
+/// The settings with which a process joins its node.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The daemon's socket.
     pub node_socket: PathBuf,
     /// The cluster's token.
     pub token: String,
-    /// This process; `NIL` (drivers): a fresh id.
+    /// The id of this process; `NIL` (drivers): a fresh id is made.
     pub worker_id: WorkerId,
     /// Whether this is a driver.
     pub is_driver: bool,
@@ -31,7 +31,7 @@ pub struct Options {
     pub owns_cluster: bool,
     /// Drivers: what workers need to run this job's code (the job id is filled in).
     pub job: JobConfig,
-    /// How many bytes the calls that are remembered, to make lost objects again, may take; `None`: the
+    /// Bytes that the remembered calls may take, by which lost objects are made again; `None`: the
     /// default.
     pub lineage_bytes_max: Option<usize>,
 }
@@ -41,7 +41,7 @@ pub type Payload = helio_process_state::Payload<Pin>;
 /// Bytes that can be read: in this process's memory, or pinned in the object store until the last clone is
 /// dropped.
 pub type Bytes = helio_process_state::Bytes<Pin>;
-/// Something for the main loop of a worker to do.
+/// The work for the main loop of a worker.
 pub type Work = helio_process_state::Work<Pin>;
 /// A call to run.
 pub type Call = helio_process_state::Call<Pin>;
@@ -50,7 +50,7 @@ pub type Construct = helio_process_state::Construct<Pin>;
 
 pub use helio_owner_state::{CallArgs, Outcome, Outgoing, OutgoingValue, Retry};
 
-/// Why a call of [`Runtime`] failed.
+/// The reason why a call of [`Runtime`] failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The time is up.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-/// How much is encrypted at a time, in bytes.
+/// Bytes that are encrypted at a time.
 const PIECE: usize = 64 << 10;
 
 /// The size of one read or write, in bytes.
@@ -77,14 +77,14 @@ impl AsFd for Socket {
     }
 }
 
-/// How far a connection's greeting is.
+/// The progress of a connection's greeting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Greeting {
     /// The other end has connected and has not said who it is.
     Expected,
     /// This process has greeted and was not answered.
     Sent,
-    /// Both ends know each other.
+    /// The two ends know each other.
     Done,
 }
 

@@ -23,7 +23,7 @@ use crate::api::{Error, Options};
 use crate::conn::{Conn, Greeting, Received, Socket};
 use crate::state::{FIRST_LINK, State};
 
-/// How long a connection to another machine may take to be made.
+/// Time that a connection to another machine may take to be made.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// Refused connections are logged no more often than this, in microseconds.
 const REFUSAL_LOG_US: u64 = 10_000_000;
@@ -40,19 +40,19 @@ impl From<rustix::io::Errno> for Error {
     }
 }
 
-/// Why a connection ended when its other end has closed it.
+/// The reason of the end of a connection that its other end has closed.
 const CLOSED: &str = "closed";
 
-/// How a connection ended.
+/// The end of a connection.
 #[derive(Debug)]
 pub(crate) struct Ending {
     pub(crate) reason: Cow<'static, str>,
-    /// Everything that the other end had sent was read.
+    /// This process has read all that the other end had sent.
     is_complete: bool,
 }
 
 impl<R: Into<Cow<'static, str>>> From<R> for Ending {
-    /// This process ends the connection, read or not.
+    /// The end of a connection by this process, read or not.
     fn from(reason: R) -> Self {
         Self { reason: reason.into(), is_complete: false }
     }

@@ -10,7 +10,8 @@ use crate::runtime::Runtime;
 /// The step of an event loop before it sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoopTurn {
-    /// Something has come: look for work and for what is ready, which nothing else announces.
+    /// A message has come: look for work and for objects that are ready, which nothing else
+    /// announces.
     Look,
     /// Sleep, not longer than this, until [`Runtime::poll_fd`] or something of the loop's own is
     /// readable; [`Runtime::loop_woke`] follows.

@@ -14,16 +14,16 @@ use crate::runtime::Runtime;
 use crate::state::State;
 use crate::{metrics, sites};
 
-/// How long the daemons may take to answer, the other nodes' among them.
+/// Time that the daemons may take to answer, the other nodes' among them.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// How long a process that ends waits for those who read its output.
+/// Time for which a process that ends waits for those who read its output.
 const LAST_WRITES_MAX: Duration = Duration::from_secs(10);
 
 /// LIMIT-1: of so many who ask again and again a process knows when they asked last.
 const FOLLOWERS_MAX: usize = 8;
 
-/// When those who ask again and again asked last; the latest is the last one.
+/// The last times at which repeated questions came; the latest is the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Followers(Vec<(u64, u64)>);
 

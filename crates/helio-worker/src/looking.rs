@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long a poll looks before it sleeps.
+/// Time for which a poll looks before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(30);
 
 /// Credit at the start, in looks.
@@ -24,7 +24,7 @@ const DOUBLINGS_MAX: u32 = 10;
 #[derive(Debug)]
 pub(crate) struct Looking {
     credit: AtomicU32,
-    /// How many attempts in a row brought nothing.
+    /// Number of attempts in a row that brought nothing.
     failed: AtomicU32,
     short_sleeps: AtomicU32,
 }
@@ -62,8 +62,8 @@ impl Looking {
         }
     }
 
-    /// Something came after a sleep: if that was so short that a longer look would have caught it, looking is tried
-    /// again some time.
+    /// Notes that news came after a sleep: if it was so short that a longer look would have caught them, looking is
+    /// tried again some time.
     pub(crate) fn woke_after(&self, slept: Duration) {
         if slept >= 3 * SPIN || self.pays_off() {
             return;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use helio_proto::inspect::{Metric, MetricKind, Series, Tag};
 use parking_lot::Mutex;
 
-/// How many combinations of tags a metric has.
+/// Number of combinations of tags that a metric has.
 pub const SERIES_MAX: usize = 10_000;
 
 #[derive(Debug)]

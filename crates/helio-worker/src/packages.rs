@@ -16,10 +16,10 @@ use helio_types::WorkerId;
 use crate::api::Error;
 use crate::connect::{begin_session, greeting, tcp_connect};
 
-/// How long the head may be silent.
+/// Time that the head may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// How much is encrypted at a time, in bytes.
+/// Bytes that are encrypted at a time.
 const PIECE: usize = 64 << 10;
 
 /// The daemon of the head, and what it asks for.
@@ -27,9 +27,9 @@ const PIECE: usize = 64 << 10;
 pub struct Head<'a> {
     /// The folder of the session that asks.
     pub session_dir: &'a Path,
-    /// Its host.
+    /// The host of the head.
     pub host: &'a str,
-    /// Its port.
+    /// The port of the head.
     pub port: u16,
     /// The cluster's token.
     pub token: &'a str,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::sync::{Condvar, Instant, Mutex};
 
-/// How long the net thread keeps away after somebody polled.
+/// Time for which the net thread keeps away after another thread polled.
 const QUIET: Duration = Duration::from_millis(1);
 
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
@@ -30,8 +30,7 @@ struct Threads {
     holder: Holder,
     waiters: u32,
     last: Instant,
-    /// How many polls and other changes there were; tells the net thread whether a waiter is busy or asleep
-    /// in one.
+    /// Number of polls and other changes; tells the net thread whether a waiter is busy or asleep in one.
     changes: u64,
     /// The net thread sleeps until somebody wakes it: a waiter is asleep in a poll.
     net_parked: bool,
@@ -68,8 +67,8 @@ impl PollRight {
         Self { threads: Mutex::new(threads), changed: Condvar::new() }
     }
 
-    /// How many polls have ended and changes were made without one. Asked before a look at the state, it
-    /// tells [`PollRight::enter`] whether the look is out of date.
+    /// Returns the number of polls that have ended and of changes made without one. Asked before a look
+    /// at the state, it tells [`PollRight::enter`] whether the look is out of date.
     pub(crate) fn changes(&self) -> u64 {
         self.threads.lock().changes
     }
@@ -99,7 +98,7 @@ impl PollRight {
         Turn::Look
     }
 
-    /// One turn of a waiter: polls, or sleeps until somebody else has. Returns whether a signal arrived,
+    /// Takes one turn of a waiter: polls, or sleeps until another thread has. Returns whether a signal arrived,
     /// and what `find` found.
     ///
     /// The last poll before this one may have brought what is waited for after the waiter looked: so

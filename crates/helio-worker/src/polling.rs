@@ -13,9 +13,9 @@ use crate::looking::SPIN;
 use crate::runtime::Runtime;
 use crate::state::{FIRST_LINK, State, Watched};
 
-/// How often a wait on the main thread, the only one that signals are handled on, looks for them.
+/// Time between two looks for signals of a wait on the main thread, the only one that handles them.
 pub(crate) const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
-/// How often other waits look up, although everything that they wait for wakes them.
+/// Time between two looks of other waits, although everything that they wait for wakes them.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Replies that come faster than this, and for which nobody waits, are left to gather for so long: a
 /// sender need not wake us for each, and workers have calls ahead of them for longer.

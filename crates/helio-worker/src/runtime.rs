@@ -27,7 +27,7 @@ use crate::poll_right::PollRight;
 use crate::state::{State, Watched};
 use crate::terminal::Terminal;
 
-/// How long a driver waits for its daemon to end.
+/// Time for which a driver waits for its daemon to end.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(3);
 
 /// The runtime of this process.
@@ -161,7 +161,7 @@ impl Runtime {
         &self.registered
     }
 
-    /// This process.
+    /// Returns the address of this process.
     #[must_use]
     pub fn address(&self) -> &WorkerAddress {
         &self.address

@@ -1,6 +1,6 @@
-//! Where references were made, for those who look for the code behind a lost object or a full store. Whoever
-//! makes references notes it here, and only when `RAY_record_ref_creation_sites=1`: it costs a look at the stack
-//! for each.
+//! The places in the code that made references, for those who look for the code behind a lost object or a full
+//! store. Whoever makes references notes it here, and only when `RAY_record_ref_creation_sites=1`: it costs a
+//! look at the stack for each.
 //!
 //! **LIMIT-1** The newest [`SITES_MAX`] are kept.
 
@@ -35,7 +35,7 @@ pub fn note(ids: &[ObjectId], site: &str) {
     }
 }
 
-/// Where the reference was made in this process; empty when that was not recorded.
+/// Returns the place at which this process made the reference; empty when that was not recorded.
 #[must_use]
 pub fn of(id: &ObjectId) -> String {
     let sites = SITES.lock();

@@ -75,13 +75,13 @@ pub(crate) struct State {
     pub(crate) terminal: Arc<Terminal>,
     /// Threads in `next_work`; with none, work is announced through `notify`.
     pub(crate) work_waiters: u32,
-    /// Something changed that a waiting thread may wait for.
+    /// A change happened that a waiting thread may wait for.
     pub(crate) news: bool,
     /// Much memory became free, which the net thread gives back to the system when it has let go of this.
     pub(crate) returns_memory: bool,
     /// The questioners that ask again and again for the calls that there are.
     pub(crate) followers: crate::inspect::Followers,
-    /// When a refused connection was logged last.
+    /// The time at which a refused connection was logged last.
     pub(crate) refusal_logged: Option<u64>,
     pub(crate) options: Options,
     pub(crate) sockets_dir: PathBuf,

@@ -60,11 +60,11 @@ impl Drop for Created {
     }
 }
 
-/// When whoever waits for many values looks at all of them again: looking at a hundred thousand each
-/// time that one arrives would take minutes.
+/// The schedule of a wait for many values: looking at a hundred thousand each time that one arrives
+/// would take minutes.
 #[derive(Default)]
 struct Looks {
-    /// When the next one is due; `None`: there was none.
+    /// The time of the next look; `None`: there was none.
     next: Option<Instant>,
 }
 
@@ -380,12 +380,12 @@ impl Runtime {
         self.notify.as_raw_fd()
     }
 
-    /// One more handle in this process.
+    /// Counts one more handle of the object in this process.
     pub fn add_ref(&self, id: ObjectId) {
         self.state.lock().apply(Event::Owner(OwnerEvent::AddRef { id }));
     }
 
-    /// One handle fewer. Takes effect at the next call or poll; never waits.
+    /// Counts one handle of the object less. Takes effect at the next call or poll; never waits.
     pub fn drop_ref(&self, id: ObjectId) {
         let first = {
             let mut dropped = self.dropped.lock();

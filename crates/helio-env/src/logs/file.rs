@@ -18,7 +18,8 @@ pub(super) struct LogFile {
     /// 0: without bound.
     bytes_max: u64,
     backups_max: u64,
-    /// How many lines could not be written since the last one that was, and why.
+    /// Number of lines that could not be written since the last one that was; the reason is in the
+    /// next field.
     lost: u64,
     error: String,
     /// The file ends in the middle of a line.

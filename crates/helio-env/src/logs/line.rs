@@ -39,7 +39,7 @@ pub(super) fn of_loss(lost: u64, error: &str, is_json: bool) -> String {
     if is_json { json(level, &at, &parts) } else { text(level, &at, &parts) }
 }
 
-/// Where an event stands in the source.
+/// The position of an event in the source.
 struct Place<'a> {
     component: &'a str,
     file: &'a str,

@@ -97,7 +97,8 @@ fn level_of(metadata: &Metadata<'_>) -> LogLevel {
     }
 }
 
-/// Where events go. Of spans nothing is kept: the events here carry their fields.
+/// The log as a subscriber of `tracing`. Of spans nothing is kept: the events here carry their
+/// fields.
 struct Log;
 
 impl Subscriber for Log {

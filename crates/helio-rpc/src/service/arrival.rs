@@ -35,7 +35,7 @@ pub struct Arrival {
     stream: Stream,
     /// The bytes that were read.
     buffer: BytesMut,
-    /// How much of it is the greeting.
+    /// Number of bytes of the greeting.
     greeting: usize,
     hello: Hello,
 }
@@ -107,7 +107,7 @@ impl Arrival {
         }
     }
 
-    /// The same arrival, waited for by the runtime that calls this.
+    /// Moves the arrival to the runtime that calls this.
     ///
     /// # Errors
     /// When the operating system refuses.

@@ -15,20 +15,20 @@ use super::read::Reader;
 use super::stream::Stream;
 use super::write::Writer;
 
-/// How much is moved at a time, in bytes: what a pipe may hold without privileges.
+/// Bytes that are moved at a time: what a pipe may hold without privileges.
 const STEP: usize = 1 << 20;
 
-/// How much is encrypted at a time, in bytes: it stays in the processor's cache on its way.
+/// Bytes that are encrypted at a time: they stay in the processor's cache on their way.
 const PIECE: usize = 256 << 10;
 
-/// Where received bytes go: a range of a file, as long as that is wanted.
+/// The place for received bytes: a range of a file, as long as that is wanted.
 #[derive(Debug)]
 pub struct Target<'a> {
     /// The file.
     pub file: BorrowedFd<'a>,
-    /// Where the range begins.
+    /// The begin of the range, in bytes from the begin of the file.
     pub offset: u64,
-    /// How long it is, in bytes.
+    /// Length of the range in bytes.
     pub length: u64,
     /// Whether it may still be written; while the lock is held by others, nothing is.
     pub is_wanted: &'a Mutex<bool>,
@@ -38,7 +38,7 @@ pub struct Target<'a> {
 
 /// A file that is mapped into this process. Offsets are the file's.
 pub trait Memory: Sync + fmt::Debug {
-    /// How many bytes from `offset` on, up to `length`, are in memory that this process has mapped in: there, and only there,
+    /// Returns the number of bytes from `offset` on, up to `length`, that this process has mapped in: there, and only there,
     /// it costs less to write in place than through the file.
     fn mapped_in(&self, offset: u64, length: u64) -> u64;
 

@@ -1,13 +1,13 @@
-//! Why a connection ends or does not begin.
+//! The reasons why a connection ends or does not begin.
 
 use std::time::Duration;
 
 use helio_proto::frame::TooLong;
 
-/// How long a peer may take to say who it is.
+/// Time that a peer may take to say who it is.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// Why a connection ended or did not begin.
+/// The reason why a connection ended or did not begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -17,15 +17,15 @@ use super::read::Reader;
 use super::stream::Stream;
 use super::write::Writer;
 
-/// How many peers may owe their greeting at a time. One more, and the oldest is turned away: who means it has
+/// Maximum number of peers that owe their greeting. One more, and the oldest is turned away: who means it has
 /// greeted within a round trip, who only holds a place is the oldest.
 pub const HANDSHAKES_MAX: usize = 256;
 
-/// How many lines a source is given in this time; a flood must not fill the disk.
+/// Number of lines that a source is given in this time; a flood must not fill the disk.
 const LINES_MAX: u32 = 30;
 const LINES_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How many sources are remembered; beyond it the memory starts anew.
+/// Number of sources that are remembered; beyond it all are forgotten.
 const SOURCES_MAX: usize = 1024;
 
 /// The door of a listener.
@@ -40,7 +40,7 @@ pub struct Gate {
     is_door: bool,
     /// The connections that owe a greeting, oldest first, and how each is told to give up.
     pending: Mutex<VecDeque<(u64, oneshot::Sender<()>)>>,
-    /// How many connections have come.
+    /// Number of connections that have come.
     count: AtomicU64,
     /// The log lines of each source: when its present interval began, and how many it has had since.
     logged: Mutex<HashMap<String, (Instant, u32)>>,
@@ -62,13 +62,15 @@ impl Gate {
         }
     }
 
-    /// The same gate; with an identity, connections of other machines have to be encrypted.
+    /// Makes the gate use an identity; with one, connections of other machines have to be
+    /// encrypted.
     #[must_use]
     pub fn encrypting(self, identity: Option<Arc<Identity>>) -> Self {
         Self { identity, ..self }
     }
 
-    /// The same gate, for who hands over what is for other processes of the node: they take up the session.
+    /// Makes the gate one for a process that hands connections to other processes of the node: they take up
+    /// the session.
     #[must_use]
     pub fn handing_over(self) -> Self {
         Self { is_door: true, ..self }

@@ -47,7 +47,7 @@ pub async fn connect_tcp(
     connect(host, hello, dial(host, port)).await
 }
 
-/// The same, past the entrance that this process may have to take.
+/// Connects past the entrance that this process may have to take.
 ///
 /// # Errors
 /// See [`connect_tcp`].
@@ -59,8 +59,8 @@ pub async fn connect_directly(
     connect(host, hello, TcpStream::connect((host, port))).await
 }
 
-/// The same, encrypted, with certificates that the cluster's token has signed: whoever shows one has the token, so it may
-/// name any address. A router between the two has one that no certificate names.
+/// Connects with encryption, by certificates that the cluster's token has signed: whoever shows one has the token, so it
+/// may name any address. A router between the two has one that no certificate names.
 ///
 /// # Errors
 /// See [`connect_encrypted`].

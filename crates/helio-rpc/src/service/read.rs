@@ -9,7 +9,7 @@ use helio_proto::{Wire, frame};
 use super::error::Error;
 use super::stream::Stream;
 
-/// How much is asked of the socket at a time, in bytes.
+/// Bytes that are asked of the socket at a time.
 const READ_SIZE: usize = 64 << 10;
 
 /// The receiving half of a connection.

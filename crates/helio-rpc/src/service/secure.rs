@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::error::Error;
 
-/// How much is encrypted at a time, in bytes.
+/// Bytes that are encrypted at a time.
 const PIECE: usize = 256 << 10;
 
 /// An encrypted TCP connection that can be split into a reading and a writing half.
@@ -134,7 +134,7 @@ impl Secure {
         Ok(piece.len())
     }
 
-    /// The same connection, waited for by the runtime that calls this.
+    /// Moves the connection to the runtime that calls this.
     pub(super) fn into_this_runtime(self) -> io::Result<Self> {
         Ok(Self { tcp: TcpStream::from_std(self.tcp.into_std()?)?, ..self })
     }
@@ -161,7 +161,8 @@ impl Secure {
         self.or_told(outcome)
     }
 
-    /// When the session has failed the other end hears why, if there is room.
+    /// Passes an outcome on; when the session has failed it tells the other end why, if there is
+    /// room.
     fn or_told<T>(&self, outcome: Result<T, TlsError>) -> Result<T, Error> {
         let mut session = self.lock();
         // The session's own messages are short; the next write sends the part that did not fit.

@@ -13,8 +13,8 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::secure::Secure;
 
-/// How much is read at a time, and at most, of what a process that has ended had sent: the kernel keeps far
-/// less.
+/// Bytes that are read at a time, and at most, of what a process that has ended had sent: the kernel keeps
+/// far less.
 const ARRIVED_SIZE: usize = 64 << 10;
 const ARRIVED_MAX: usize = 64 << 20;
 
@@ -196,7 +196,7 @@ impl Stream {
         }
     }
 
-    /// The same connection, waited for by the runtime that calls this.
+    /// Moves the connection to the runtime that calls this.
     pub(super) fn into_this_runtime(self) -> io::Result<Self> {
         Ok(match self {
             Self::Unix(s) => Self::Unix(UnixStream::from_std(s.into_std()?)?),

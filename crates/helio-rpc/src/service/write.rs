@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::stream::Stream;
 
-/// How many bytes may wait to be written to one peer.
+/// Bytes that may wait to be written to one peer.
 pub const QUEUE_MAX: usize = 64 << 20;
 
 /// Buffers up to this size are kept for reuse while messages follow each other, in bytes.
@@ -22,7 +22,7 @@ const BUFFER_KEPT: usize = 256 << 10;
 /// connections.
 const BUFFER_KEPT_IDLE: usize = 4 << 10;
 
-/// Why a message was not taken.
+/// The reason why a message was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The peer does not read; [`QUEUE_MAX`] bytes wait for it.
@@ -51,7 +51,7 @@ struct Handle(Arc<Shared>);
 struct Shared {
     stream: Arc<Stream>,
     queue: Mutex<Queue>,
-    /// Something was queued, or the queue was closed.
+    /// A message was queued, or the queue was closed.
     filled: Notify,
     /// The queue was written out, or the connection ended.
     drained: Notify,
@@ -104,8 +104,8 @@ impl Writer {
         self.append_with(message.0.len(), None, |bytes| bytes.extend_from_slice(&message.0))
     }
 
-    /// The same, written at once where nothing waits and the socket takes it: one message is on its way sooner, and several
-    /// are not gathered.
+    /// Sends a message, and writes it at once where nothing waits and the socket takes it: one message is on its way
+    /// sooner, and several are not gathered.
     ///
     /// # Errors
     /// See [`Writer::send`].
@@ -135,7 +135,7 @@ impl Writer {
         self.below(1).await;
     }
 
-    /// How many bytes wait.
+    /// Returns the number of bytes that wait.
     #[must_use]
     pub fn queued(&self) -> usize {
         let queue = self.shared.0.lock();
