@@ -23,7 +23,7 @@ use crate::{authority, values};
 /// The port of a gateway that does not serve yet.
 pub(crate) struct Gateway {
     listener: Arc<TcpListener>,
-    /// Where drivers connect.
+    /// The address to which drivers connect.
     pub(crate) address: String,
 }
 

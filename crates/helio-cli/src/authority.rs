@@ -21,9 +21,11 @@ use rcgen::{
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// How long a certificate is good, how far clocks may be apart, and how often it is made anew.
+/// Time for which a certificate is good.
 const GOOD: Duration = Duration::from_secs(30 * 86_400);
+/// Time by which clocks may be apart.
 const CLOCKS: Duration = Duration::from_secs(2 * 86_400);
+/// Age at which a certificate is made anew.
 const RENEWED: Duration = Duration::from_secs(7 * 86_400);
 
 /// The shortest token, in bytes: somebody who guesses the token makes the authority's key, so shorter ones are refused.
@@ -184,7 +186,7 @@ mod tests {
 
     const TOKEN: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-    /// Both ends of a handshake, until nothing is left to say.
+    /// Runs both ends of a handshake, until nothing is left to say.
     fn converse(client: &Identity, server: &Identity, host: &str) -> Result<(), helio_tls::Error> {
         let (mut client, mut server) = (client.connect(host)?, server.accept()?);
         while !client.outgoing().is_empty() || !server.outgoing().is_empty() {

@@ -1,4 +1,4 @@
-//! Where the head keeps the cluster's state: in a file of its session, or in a store that other heads reach, too.
+//! The store of the cluster's state on the head: a file of its session, or a store that other heads reach, too.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ pub(crate) fn environment(flags: &Store) -> Vec<(&'static str, String)> {
     given.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
 }
 
-/// Why a start with the variables of this process and these flags is refused, if it is.
+/// Returns the reason to refuse a start with the variables of this process and these flags, if
+/// there is one.
 pub(crate) fn refusal(flags: &Store) -> Option<String> {
     let given = environment(flags);
     helio_config::refusal(&|name: &str| {

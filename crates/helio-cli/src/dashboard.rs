@@ -46,7 +46,7 @@ pub(crate) fn run(address: Option<&str>, port: Option<u16>) -> Result<(), String
     serve_until_it_ends(&temp_dir, &found, port)
 }
 
-/// How often is looked whether the session has ended.
+/// Time between two looks whether the session has ended.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A server of this command's own, at that port or at the usual one or the next free one.
@@ -105,11 +105,12 @@ pub(crate) struct Serving<'a> {
     pub(crate) job_grace: Duration,
     pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) may_be_plain: bool,
-    /// Where the cluster's history is written.
+    /// The folder of the cluster's history.
     pub(crate) history: Option<PathBuf>,
 }
 
-/// How the head's HTTP server is asked there: of another machine only what is encrypted is answered, where that is on.
+/// Returns the scheme of the head's HTTP server at that address: of another machine only what is encrypted is
+/// answered, where that is on.
 pub(crate) fn scheme(url: &str, is_auto: bool) -> &'static str {
     let is_encrypted = is_auto || helio_tls::current().is_ok_and(|identity| identity.is_some());
     if is_encrypted && !url.starts_with("127.0.0.1:") { "https" } else { "http" }
@@ -149,7 +150,7 @@ mod served {
     /// The server, which has its port and does not serve yet.
     pub(crate) struct Server {
         listener: TcpListener,
-        /// Where a browser on this machine finds it: `host:port`.
+        /// The address at which a browser on this machine finds it: `host:port`.
         pub(crate) url: String,
         /// Names by which browsers may ask for it, as they were given.
         names: Vec<String>,

@@ -102,7 +102,8 @@ pub(crate) fn make_own(dir: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// This user's entries that begin like sessions: path, and what is known of the entry itself.
+/// Returns this user's entries that begin like sessions: path, and what is known of the entry
+/// itself.
 pub(crate) fn own_sessions(temp_dir: &Path) -> impl Iterator<Item = (PathBuf, Metadata)> {
     let entries = fs::read_dir(temp_dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| {

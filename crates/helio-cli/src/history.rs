@@ -21,10 +21,10 @@ const FIGURES: &str = "metrics";
 /// The columns of the list; the folder, which is long, stands last.
 const COLUMNS: [&str; 5] = ["from", "to", "tasks", "size", "folder"];
 
-/// How long after it has failed the copying is tried again.
+/// Time after a failed copy until the next try.
 const COPY_AGAIN: Duration = Duration::from_secs(30);
 
-/// Where a head writes the history of its session, and where copies of it go.
+/// The folder in which a head writes the history of its session, and the address of its copies.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,

@@ -21,7 +21,7 @@ const LABELS: [(&Setting<String>, &str); 4] = [
     (&NODE_ZONE, "ray.io/availability-zone"),
 ];
 
-/// Where a pod reads which namespace it is in.
+/// The file in which a pod reads its namespace.
 #[cfg(feature = "dashboard")]
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 

@@ -29,7 +29,8 @@ pub(crate) fn end(session_dir: &Path) -> usize {
     left.len()
 }
 
-/// The same, for a daemon that has just ended: its workers are ended and their files removed, if nothing hinders that.
+/// Waits for the workers of a daemon that has just ended, kills those that are left, and removes their files, if
+/// nothing hinders that.
 pub(crate) fn end_after(session_dir: &Path, at_most: Duration) {
     let mark = format!("HELIOSTAT_SESSION_DIR={}", session_dir.display());
     let until = Instant::now() + at_most;

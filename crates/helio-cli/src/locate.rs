@@ -10,7 +10,7 @@ use crate::own_ip::own_ip;
 use crate::session::{self, Found};
 use crate::{folder, names, observer, output, values};
 
-/// How long a node that was started a moment ago may take to join.
+/// Time that a node that was started a moment ago may take to join.
 const JOIN_MAX: Duration = Duration::from_secs(1);
 const JOIN_PAUSE: Duration = Duration::from_millis(20);
 

@@ -12,7 +12,7 @@ pub(crate) fn command() -> &'static str {
     }
 }
 
-/// How a program imports it.
+/// Returns the line by which a program imports the package.
 pub(crate) fn import() -> &'static str {
     match command() {
         "ray" => "import ray",

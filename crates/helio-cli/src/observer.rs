@@ -12,11 +12,11 @@ use helio_types::address::host_port;
 
 use crate::names;
 
-/// How long a control service that does not answer yet is tried.
+/// Time for which a control service that does not answer yet is tried.
 const REACH_MAX: Duration = Duration::from_secs(3);
 const REACH_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a machine that waits for its head says so.
+/// Time between two lines of a machine that says that it waits for its head.
 const SAY_EVERY: Duration = Duration::from_secs(30);
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> {

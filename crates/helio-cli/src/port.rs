@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 /// The port number of a node, with the socket that listens at it or only keeps it taken.
 #[derive(Debug)]
 pub(crate) enum Port {
-    /// Other machines connect there.
+    /// The port is open: other machines connect there.
     Open(Arc<TcpListener>),
     /// A port without a listener: the number only names the session, and no other gets it while the socket is open.
     Name { number: u16, _socket: OwnedFd },

@@ -12,7 +12,7 @@ use crate::plans::Plans;
 
 const RULE: &str = "---------------------------------------------------------------";
 
-/// How many dead nodes are shown.
+/// Maximum number of dead nodes that are shown.
 const FAILURES_MAX: usize = 20;
 
 /// The report on a cluster; `verbose` adds each node's resources. **WHY-1** What a demand waits

@@ -83,8 +83,9 @@ impl Session {
         folder::name_latest(temp_dir, &self.dir)
     }
 
-    /// Where objects go that the store has no room for: in the session's folder, or in one of its own
-    /// within another, to which a link here leads whoever cleans up after a daemon that was killed.
+    /// Returns the folder for objects for which the store has no room: in the session's folder, or in
+    /// one of its own within another, to which a link here leads whoever cleans up after a daemon
+    /// that was killed.
     pub(crate) fn spill_dir(&self, given: Option<&Path>) -> Result<PathBuf, String> {
         let usual = self.dir.join(SPILL);
         let Some(given) = given else { return Ok(usual) };

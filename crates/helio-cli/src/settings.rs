@@ -16,12 +16,12 @@ use crate::old_sessions::Kept;
 
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
-/// How long a job that is stopped has between SIGTERM and SIGKILL.
+/// Returns the time between SIGTERM and SIGKILL for a job that is stopped.
 pub(crate) fn job_grace() -> Result<Duration, String> {
     read(&JOB_STOP_WAIT_TIME_S).map(Duration::from_secs)
 }
 
-/// How the control service tells whether nodes are alive.
+/// Returns the limits by which the control service tells whether nodes are alive.
 pub(crate) fn health() -> Result<Health, String> {
     let heartbeat_ms = read(&HEALTH_CHECK_PERIOD_MS)?;
     let missed = read(&HEALTH_CHECK_FAILURE_THRESHOLD)?;
@@ -35,7 +35,7 @@ pub(crate) fn health() -> Result<Health, String> {
     })
 }
 
-/// How long a node goes on without a control service.
+/// Returns the milliseconds that a node goes on without a control service.
 pub(crate) fn headless_ms_max() -> Result<u64, String> {
     Ok(read(&GCS_RPC_SERVER_RECONNECT_TIMEOUT_S)?.saturating_mul(1000))
 }

@@ -26,16 +26,16 @@ use crate::{
     output, values,
 };
 
-/// How much of the daemon's log is shown when it ends unexpectedly, in bytes.
+/// Bytes of the daemon's log that are shown when it ends unexpectedly.
 const LOG_TAIL: usize = 4000;
 
 /// The end of a `start` that a signal ended before its daemon was ready.
 const ENDED: &str = "it was told to end while it waited";
 
-/// How long a blocking `start` waits for its daemon after a signal.
+/// Time that a blocking `start` waits for its daemon after a signal.
 const END_MAX: Duration = Duration::from_secs(20);
 
-/// How long a daemon whose connection has ended is waited for, to tell a death from a refusal.
+/// Time to wait for a daemon whose connection has ended, to tell a death from a refusal.
 const GONE_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
@@ -417,7 +417,8 @@ fn open_ports(host: &str) -> String {
     )
 }
 
-/// How another machine gets the token. The token itself is not for terminals and logs.
+/// Returns the line that tells how another machine gets the token. The token itself is not for
+/// terminals and logs.
 fn token_line(host: &str, file: Option<&Path>) -> String {
     if locate::token().is_ok_and(|token| token == OPEN_TOKEN) {
         return "export RAY_AUTH_MODE=disabled".to_owned();

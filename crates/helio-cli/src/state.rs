@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::args::{Format, Get, List, Summary, Timeline};
 use crate::{folder, locate, observer, output, table};
 
-/// How a cluster is asked: through the daemon of this machine.
+/// The cluster that is asked: through the daemon of this machine.
 pub(crate) struct Cluster {
     socket: PathBuf,
     token: String,

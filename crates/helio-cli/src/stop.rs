@@ -14,19 +14,19 @@ use crate::args::Stop;
 use crate::session::{self, Found};
 use crate::{folder, leftovers, locate, observer, output};
 
-/// How often it is looked whether they have ended.
+/// Time between two looks whether they have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// How long killed ones may take to vanish.
+/// Time that killed processes may take to vanish.
 const KILLED_MAX: Duration = Duration::from_secs(2);
 
 /// The part of the grace that running work has, in percent; the rest is for handing over objects.
 const RUNNING_PERCENT: u64 = 75;
 
-/// How long the head may take to answer that a node leaves.
+/// Time that the head may take to answer that a node leaves.
 const ORDER_MAX: Duration = Duration::from_secs(2);
 
-/// How long a node may take to end of which the answer to the order is missing.
+/// Time that a node may take to end when the answer to the order is missing.
 const ENDS_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Stop) -> Result<(), String> {

@@ -21,7 +21,7 @@ use crate::args::{Ignored, Start, SymmetricRun};
 use crate::start::Prepared;
 use crate::{observer, output, start, values};
 
-/// How often it is looked whether the others have come.
+/// Time between two looks whether the others have come.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The number that shells add to that of the signal which ended a command, for its exit code.

@@ -146,7 +146,7 @@ fn sentence(text: &str) -> String {
     format!("{}{}{end}", first.to_uppercase(), letters.as_str())
 }
 
-/// Why an actor is dead.
+/// Returns the cause of an actor's death, as a sentence.
 fn death(row: &Row) -> String {
     let message = row
         .get("death_cause")

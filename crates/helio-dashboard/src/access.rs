@@ -36,7 +36,7 @@ const RAY_COOKIE: &str = "ray-authentication-token";
 #[derive(Debug, Default)]
 pub(crate) struct Head<'a> {
     pub(crate) path: &'a str,
-    /// Neither GET nor HEAD, or a WebSocket.
+    /// The request is neither GET nor HEAD, or it is a WebSocket.
     pub(crate) is_change: bool,
     pub(crate) host: &'a str,
     pub(crate) origin: Option<&'a str>,

@@ -21,7 +21,7 @@ use crate::answers::autoscaler::{Demand, Gang, MissingBundle, ScaledNode, Scalin
 use crate::job_routes::{BODY_MAX, read};
 use crate::reply::{self, Refusal, Reply};
 
-/// Where `ray.autoscaler.sdk` puts what it is asked for, and the autoscaler what it plans.
+/// The namespace of the requests of `ray.autoscaler.sdk` and of the autoscaler's plans.
 const NAMESPACE: &str = "autoscaler";
 const REQUEST: &[u8] = b"autoscaler_resource_request";
 const REPORT: &[u8] = b"report";

@@ -29,7 +29,7 @@ use crate::fields::Fields;
 use crate::reply::{Refusal, Reply};
 use crate::{App, job_routes, told_routes, train_routes};
 
-/// How often what somebody follows is looked at.
+/// Time between two looks at a list that somebody follows.
 const EVERY: Duration = Duration::from_millis(200);
 /// Between two looks there is so many times the time that the one before, and the answers after it, took.
 const SHARE: u32 = 200;
@@ -43,7 +43,7 @@ const ALIVE_EVERY: Duration = Duration::from_secs(15);
 const FOR_EACH_BYTE: Duration = Duration::from_nanos(5);
 /// The use of nodes, which changes with each call, is said no more often.
 const USE_EVERY: Duration = Duration::from_secs(1);
-/// These change by being told.
+/// The columns that change without news, by being told.
 const VOLATILE: [&str; 2] = ["end_time_ms", "time"];
 
 /// A list that somebody follows: of the state API, or of what drivers tell of their runs.
@@ -82,13 +82,13 @@ impl Followed {
 /// The last reading of a list.
 #[derive(Debug, Default)]
 struct Seen {
-    /// When it may be looked at again.
+    /// The time of the next look; `None`: at once.
     next: Option<Instant>,
     print: u64,
     /// The print of how much is used, and when it was looked at last.
     use_print: u64,
     use_at: Option<Instant>,
-    /// How often it has changed.
+    /// Number of changes that were seen.
     version: u64,
 }
 
@@ -132,7 +132,7 @@ impl Changes {
     }
 }
 
-/// How often a list has changed, as far as it was looked at.
+/// Returns the number of changes of a list, as far as it was looked at.
 async fn version(app: &App, of: Followed, verdict: Verdict) -> Result<u64, Refusal> {
     let mut seen = app.changes.of[&of.name()].lock().await;
     let began = Instant::now();

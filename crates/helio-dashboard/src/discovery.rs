@@ -1,4 +1,4 @@
-//! Where the measurements of the nodes are: for Prometheus, over HTTP and as a file.
+//! The addresses of the nodes' measurements: for Prometheus, over HTTP and as a file.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -14,13 +14,14 @@ use tokio::sync::Semaphore;
 
 use crate::jobs;
 
-/// How many drivers run at a time; further requests wait.
+/// Maximum number of drivers that run at a time; further requests wait.
 const DRIVERS_MAX: usize = 2;
 
-/// How long a driver may take: it waits until Serve's controller has started, not for applications.
+/// Time that a driver may take: it waits until Serve's controller has started, not for
+/// applications.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(90);
 
-/// How drivers are started.
+/// The program and the variables with which drivers are started, and the room for them.
 #[derive(Debug)]
 pub(crate) struct Drivers {
     python: PathBuf,

@@ -28,20 +28,22 @@ use crate::log_lines::Shown;
 use crate::packages::ARCHIVE_MAX;
 use crate::reply::{self, Refusal, Reply};
 
-/// How large the body of a submission may be, and how long it may take to arrive.
+/// Maximum size of the body of a submission, in bytes.
 pub(crate) const BODY_MAX: usize = 4 << 20;
+/// Time that it may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
-/// How many bytes beyond what is allowed are read and dropped.
+/// Number of bytes beyond the allowed ones that are read and dropped.
 const DROPPED_MAX: usize = 64 << 20;
 
 /// The longest pause in the upload of an archive.
 const PART_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// How much of a log one answer has: its end.
+/// Bytes of a log that one answer has: its end.
 const LOG_MAX: u64 = 64 << 20;
 
-/// How much of a log is sent at a time, and how often is looked whether there is more.
+/// Bytes of a log that are sent at a time.
 const PART_MAX: u64 = 64 << 10;
+/// Time between two looks whether there is more.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// `POST /api/jobs/`.

@@ -69,16 +69,16 @@ pub use jobs::end_jobs_of;
 pub use jobs::entry::watch_entry_point;
 pub use login::link_key;
 
-/// How many further ports are tried when the usual one is taken.
+/// Number of further ports that are tried when the usual one is taken.
 const PORTS_TRIED: u16 = 50;
 
-/// How long the thread may take to end.
+/// Time that the thread may take to end.
 const END_MAX: Duration = Duration::from_secs(2);
 
 /// The options of a server of a running cluster.
 #[derive(Debug)]
 pub struct Options {
-    /// Where it listens, from [`listen`].
+    /// The socket on which the server listens, from [`listen`].
     pub listener: TcpListener,
     /// The cluster's token.
     pub token: String,
@@ -94,36 +94,36 @@ pub struct Options {
     pub job_logs: Option<Copies>,
     /// The socket of the head's node.
     pub node_socket: PathBuf,
-    /// That node's id, in hex.
+    /// The id of the head's node, in hex.
     pub node_id: String,
-    /// Where a browser on this machine finds this server: `host:port`.
+    /// The address at which a browser on this machine finds this server: `host:port`.
     pub address: String,
     /// The control service's `host:port`, for what jobs start.
     pub control_address: String,
     /// The cluster's interpreter.
     pub python: PathBuf,
-    /// How long a job that is stopped has between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL for a job that is stopped.
     pub job_grace: Duration,
-    /// Where what happens in the cluster is told; `None`: nowhere.
+    /// The export of the cluster's events; `None`: there is none.
     pub export: Option<Export>,
     /// Whether requests have to be encrypted.
     pub entrance: Entrance,
-    /// Where the cluster's history is written; `None`: nowhere.
+    /// The folder of the cluster's history; `None`: none is written.
     pub history: Option<PathBuf>,
 }
 
 /// The options of a server of a cluster that is gone.
 #[derive(Debug)]
 pub struct PastOptions {
-    /// Where it listens, from [`listen`].
+    /// The socket on which the server listens, from [`listen`].
     pub listener: TcpListener,
     /// The token that lets browsers and programs in.
     pub token: String,
-    /// Where a browser on this machine finds this server: `host:port`.
+    /// The address at which a browser on this machine finds this server: `host:port`.
     pub address: String,
     /// The rows of the history.
     pub recorded: Recorded,
-    /// Where the figures of the cluster's machines are, in a folder of that name; none: they are not kept.
+    /// The folder of the figures of the cluster's machines; `None`: they are not kept.
     pub figures: Option<PathBuf>,
     /// A folder of this server's own.
     pub own_dir: PathBuf,
@@ -170,7 +170,7 @@ pub(crate) struct App {
     mirror: Arc<Mirror>,
     changes: changes_route::Changes,
     drivers: drivers::Drivers,
-    /// None where its files cannot be had.
+    /// The past clusters; `None` where their files cannot be had.
     past: Option<Arc<Past>>,
 }
 

@@ -174,7 +174,7 @@ async fn lines_with(app: &App, fields: &Fields) -> Result<FoundLines, Refusal> {
     Ok(FoundLines { lines, silent, is_cut })
 }
 
-/// Where a node's files are read.
+/// The place from which a node's files are read.
 enum Place {
     Daemon(LogNode),
     /// The daemon is gone, and its folder lies on this machine.

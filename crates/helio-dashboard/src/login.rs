@@ -1,4 +1,4 @@
-//! How a browser gets in: a cookie for the token, or for a link that is good once.
+//! The login of a browser: a cookie for the token, or for a link that is good once.
 //!
 //! Neither the cookie nor the link has the token in it. Both are a time and a code over it that only who
 //! has the token can make (BLAKE2b with the token as its key), so nothing is stored for them and they
@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use blake2b_simd::Params;
 use helio_proto::hello::same;
 
-/// How long a browser stays logged in.
+/// Milliseconds that a browser stays logged in.
 pub(crate) const COOKIE_MS_MAX: u64 = 30 * 24 * 3_600_000;
 
-/// How long a link may wait for its use.
+/// Milliseconds that a link may wait for its use.
 pub(crate) const LINK_MS_MAX: u64 = 10 * 60_000;
 
-/// How many used links are remembered; none is taken while there are more.
+/// Number of used links that are remembered; none is taken while there are more.
 const USED_MAX: usize = 4096;
 
 /// The value of a cookie that begins now.

@@ -13,8 +13,9 @@ use crate::login::{COOKIE_MS_MAX, cookie};
 use crate::reply::{self, Reply};
 use crate::{App, login};
 
-/// How many bytes the form may have, and how long it may take to arrive.
+/// Maximum size of the form, in bytes.
 const FORM_MAX: usize = 8 << 10;
+/// Time that it may take to arrive.
 const FORM_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// `GET /login`: the form, or with `?key=` a link's door.

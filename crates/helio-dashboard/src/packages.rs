@@ -19,14 +19,15 @@ use zip::ZipArchive;
 pub(crate) const ARCHIVE_MAX: u64 = 64 << 30;
 const UNPACKED_MAX: u64 = 64 << 30;
 const NAME_MAX: usize = 200;
-/// How the name of a submission's view begins: those of jobs that nobody submitted have the job's number.
+/// The begin of the name of a submission's view: those of jobs that nobody submitted have the job's
+/// number.
 const VIEW: &str = "of-";
 
 #[derive(Debug, Clone)]
 pub(crate) struct Packages {
     archives: PathBuf,
     folders: PathBuf,
-    /// Where another head finds them; `None`: it is not to.
+    /// Copies of the packages where another head finds them; `None`: it is not to.
     copies: Option<Copies>,
 }
 
@@ -55,7 +56,7 @@ impl Packages {
         }
     }
 
-    /// Where the archive of that name is or is to be.
+    /// Returns the path of the archive of that name, which may be still to come.
     ///
     /// # Errors
     /// A sentence for the user: the name cannot be one.
@@ -87,7 +88,8 @@ impl Packages {
         Ok((file, path))
     }
 
-    /// Where the entry point of a submission, and its drivers and their workers on this node, have their code.
+    /// Returns the folder with the code of a submission's entry point, and of its drivers and their workers on
+    /// this node.
     pub(crate) fn view(&self, submission_id: &str) -> PathBuf {
         self.folders.join(format!("{VIEW}{submission_id}"))
     }

@@ -1,4 +1,4 @@
-//! How long a client may take for an answer: one that does not read would keep it in the head's memory for ever.
+//! The time that a client may take for an answer: one that does not read would keep it in the head's memory for ever.
 //!
 //! **LIMIT-1** An answer that is whole in memory is taken within [`Patience::first`] and what its bytes take at
 //! [`Patience::bytes_per_s`]; then its connection is closed. What is made as it is sent (logs, events) waits for its reader,
@@ -32,7 +32,7 @@ pub(crate) const USUAL: Patience =
 /// An answer that is on its way: when it has to be taken, and how many bytes of the connection that are.
 type Due = (Instant, u64);
 
-/// How far the answers of a connection are taken.
+/// The pace at which a client takes the answers of a connection.
 #[derive(Debug)]
 pub(crate) struct Pace {
     patience: Patience,

@@ -8,7 +8,7 @@ use crate::answers::{Envelope, Inner};
 
 pub(crate) type Reply = Response<Body>;
 
-/// Why a request gets no answer: a status and a sentence for whoever sent it.
+/// A refused request: a status and a sentence for whoever sent it.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,

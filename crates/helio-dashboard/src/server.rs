@@ -21,7 +21,7 @@ const CONNECTIONS_MAX: usize = 2048;
 const HEAD_MAX: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// How long to wait when the operating system refuses to accept (no descriptors left).
+/// Pause when the operating system refuses to accept (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until it is dropped.
@@ -29,7 +29,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, entrance: Entra
     serve_with(listener, router, entrance, USUAL).await;
 }
 
-/// The same, with a patience of its own.
+/// Serves like [`serve`], with a patience of its own.
 async fn serve_with(listener: TcpListener, router: Router, entrance: Entrance, patience: Patience) {
     let room = std::sync::Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {

@@ -28,7 +28,8 @@ use crate::page::{Wanted, warning};
 use crate::reply::{self, Refusal, Reply};
 use crate::{App, activity, job_routes};
 
-/// How old an answer may be that several get: each question costs every process of the cluster a message.
+/// Age up to which an answer is given to several clients: each question costs every process of the
+/// cluster a message.
 const FRESH: Duration = Duration::from_millis(100);
 
 /// The last answers, and by its lock one question at a time for each resource: a thousand who ask at once
@@ -91,7 +92,8 @@ impl Answers {
         self.rows_of_age(app, resource, None).await
     }
 
-    /// The same, of calls as in [`Answers::calls`].
+    /// Returns the rows of a resource; those of calls may have the age that [`Answers::calls`]
+    /// explains.
     async fn rows_of_age(
         &self,
         app: &App,
@@ -117,7 +119,8 @@ impl Answers {
 /// The most that an answer may be older than its question, by the question's own word.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// How old an answer about calls may be: a page that follows them asks at each change, and needs no other round of questions.
+/// Returns the age that an answer about calls may have: a page that follows them asks at each change, and needs no other
+/// round of questions.
 fn age_of(query: &str) -> Result<Option<Duration>, Refusal> {
     let Some(text) = Fields::parse(query).get("age").map(str::to_owned) else { return Ok(None) };
     let age = text.parse().ok().map(Duration::from_millis).filter(|age| *age <= AGE_MAX);
@@ -226,7 +229,7 @@ pub(crate) async fn summarize(
     }
 }
 
-/// There is one grouping of each.
+/// Refuses another grouping than the only one of each resource.
 fn check_summary_by(name: &str, query: &str) -> Result<(), Refusal> {
     let only = match name {
         "tasks" => "func_name",

@@ -12,9 +12,11 @@ use crate::reply::{self, Refusal, Reply};
 use crate::train_routes::{latest_first, rows};
 use crate::{App, job_routes};
 
-/// Where drivers tell of executions and searches, and the controller of applications.
+/// The namespace in which drivers tell of executions of datasets.
 pub(crate) const DATASETS: &str = "_data_runs";
+/// The namespace in which drivers tell of searches.
 pub(crate) const TUNING: &str = "_tune_runs";
+/// The namespace in which the controller tells of applications.
 pub(crate) const SERVING: &str = "_serve_runs";
 
 /// `GET /api/v0/datasets`: executions of datasets, the latest first.

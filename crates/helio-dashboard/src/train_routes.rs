@@ -19,19 +19,19 @@ use crate::answers::told::{Runs, Told, TrainRuns};
 use crate::reply::{self, Refusal, Reply};
 use crate::{App, job_routes};
 
-/// Where the rows are: `<start>-<run>/run` and `<start>-<run>/attempt-<number>`.
+/// The namespace of the rows: `<start>-<run>/run` and `<start>-<run>/attempt-<number>`.
 const ROWS: &str = "_train_state";
 
-/// Where drivers tell of their runs, under `<start>-<run>`.
+/// The namespace in which drivers tell of their runs, under `<start>-<run>`.
 pub(crate) const TOLD: &str = "_train_runs";
 
 /// The namespace of the runs' metrics, under the same keys.
 const CURVES: &str = "_train_curves";
 
-/// How many rows are asked for at a time.
+/// Number of rows that are asked for at a time.
 const ASKED_MAX: usize = 16;
 
-/// Why a run that its driver has left behind is over.
+/// The reason why a run that its driver has left behind is over.
 const LEFT: &str = "The process that had started the run ended before the run did.";
 
 /// `GET /api/train/v2/runs/v1`: all runs whose rows are kept, the latest first.
@@ -113,7 +113,7 @@ async fn keys(app: &App, namespace: &str) -> Result<Vec<Vec<u8>>, Refusal> {
     }
 }
 
-/// None: it was removed meanwhile.
+/// Returns a row; `None`: it was removed meanwhile.
 async fn row(app: &App, namespace: &str, key: &[u8]) -> Result<Option<Value>, String> {
     let wanted = KvGet { namespace: namespace.to_owned(), key: key.to_vec() };
     let ControlResponse::KvValue(row) = app.asker.ask(wanted).await? else {

@@ -17,19 +17,20 @@ use crate::args::Node;
 use crate::session::Session;
 use crate::{observer, settings, values};
 
-/// How long the control service may take to end after the node has: it may have to wait for nodes that are to be told.
+/// Time that the control service may take to end after the node has: it may have to wait for nodes that are to be
+/// told.
 const CONTROL_END_MAX: Duration =
     Duration::from_millis(LATE_NODES_MS).saturating_add(helio_control::FLUSH_MAX);
 
 /// The control service that the node joins: in this process, or elsewhere.
 pub(super) struct Control {
-    /// Its name: host and port of the head.
+    /// The name of the control service: host and port of the head.
     pub(super) address: String,
     pub(super) reach: Reach,
     pub(super) session_name: String,
     /// The one in this process, and the end of a channel that its thread closes when it is over.
     local: Option<(helio_control::Handle, mpsc::Receiver<()>)>,
-    /// Its state is where another head finds it.
+    /// The state is where another head finds it.
     is_shared: bool,
 }
 

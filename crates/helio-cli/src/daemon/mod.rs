@@ -49,7 +49,7 @@ use crate::session::{self, Session};
 use crate::starter::Starter;
 use crate::{afar, folder, history, old_sessions, settings};
 
-/// How many descriptors a daemon may have where the system lets it: as many as the gateway's drivers need, and programs that
+/// Number of descriptors of a daemon where the system lets it: as many as the gateway's drivers need, and programs that
 /// close all they may have do not take long. The default is 1,024.
 const DESCRIPTORS: u64 = 65_536;
 
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Node) -> ExitCode {
     }
 }
 
-/// Why the daemon could not start.
+/// The reason why the daemon could not start.
 struct Failure {
     /// A sentence for the user.
     text: String,

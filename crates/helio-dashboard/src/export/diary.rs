@@ -50,7 +50,7 @@ pub(super) struct Diary {
     jobs: Known<String>,
     /// The state and the number of restarts.
     actors: Known<(String, u64)>,
-    /// How many of its state changes each call has had exported, by the call's id and attempt.
+    /// Number of exported state changes of each call, by the call's id and attempt.
     tasks: Known<usize>,
 }
 
@@ -383,7 +383,7 @@ fn call<Part>(task: &Row, attempt: u64, part: Part) -> CallDefinition<Part> {
     }
 }
 
-/// When a call ran, for timelines; once it has ended.
+/// Returns the event of a call's run, for timelines, once it has ended.
 fn profile(task: &Row, attempt: u64, hosts: &HashMap<&str, &str>) -> Option<Body> {
     let (start, end) = (time(task, "start_us")?, time(task, "end_us")?);
     let name = text(task, "func_or_class_name");

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// One event.
+/// An event, as it is exported.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Event {

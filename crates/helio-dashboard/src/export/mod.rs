@@ -32,10 +32,10 @@ const BATCH_MAX: usize = 1_000;
 pub(crate) const WAITING_MAX: usize = 100_000;
 /// The longest pause before a collector that does not answer is tried again.
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// How long the last events of a head that ends may take.
+/// Time that the last events of a head that ends may take.
 const LAST_MAX: Duration = Duration::from_millis(1500);
 
-/// Where events go, and which.
+/// The collector of events, and the types that it gets.
 #[derive(Debug)]
 pub struct Export {
     address: Address,

@@ -20,9 +20,9 @@ pub(crate) struct Surroundings {
     pub(crate) session_name: String,
     /// The control service's `host:port`, for `ray.init()`.
     pub(crate) control_address: String,
-    /// Where entry points run, in hex.
+    /// The node on which entry points run, in hex.
     pub(crate) node_id: String,
-    /// How long a job that is stopped has between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL for a job that is stopped.
     pub(crate) grace: Duration,
     /// The cluster's interpreter, for entry points that need more than a shell.
     pub(crate) python: PathBuf,

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 #[derive(Debug, Default)]
 struct Marks {
     ids: BTreeSet<String>,
-    /// How many marks there were.
+    /// Number of marks so far.
     count: u64,
 }
 
@@ -17,7 +17,7 @@ struct Marks {
 pub(crate) struct Marked {
     marks: Mutex<Marks>,
     woken: Notify,
-    /// How many of the marks are done with.
+    /// Number of marks that are done with.
     done: watch::Sender<u64>,
 }
 

@@ -42,14 +42,14 @@ use shelf::Shelf;
 const RUNNING_MAX: usize = 2000;
 const KEPT_MAX: usize = 10_000;
 
-/// How long a watcher that was started may take until it says so.
+/// Time that a watcher that was started may take until it says so.
 const BEGIN_MAX: Duration = Duration::from_secs(60);
 const BEGIN_LOOK: Duration = Duration::from_millis(2);
 
-/// How often is looked for what an entry point waits that has not begun.
+/// Time between two looks for the reason why an entry point has not begun.
 const WAIT_LOOK: Duration = Duration::from_millis(200);
 
-/// How long killed processes may take to be gone.
+/// Time that killed processes may take to be gone.
 const KILL_MAX: Duration = Duration::from_secs(30);
 
 /// Letters of made-up ids: none that looks like another.
@@ -82,7 +82,7 @@ impl Entry {
     }
 }
 
-/// Why a job was not taken.
+/// The reason why a job was not taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
     /// A job of that id exists already.
@@ -93,7 +93,7 @@ pub(crate) enum NotTaken {
     NotKept(String),
 }
 
-/// Why a job was not deleted.
+/// The reason why a job was not deleted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotDeleted {
     Missing,

@@ -17,10 +17,10 @@ use helio_proto::control::{ControlRequest, ControlResponse, KvDel, KvEntries, Kv
 use super::Jobs;
 use super::record::Job;
 
-/// How long whoever has changed a job waits until others can see it.
+/// Time for which whoever has changed a job waits until others can see it.
 const SEEN_MAX: Duration = Duration::from_secs(2);
 
-/// When a write is tried again that failed.
+/// Time after a failed write until the next try.
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Jobs {

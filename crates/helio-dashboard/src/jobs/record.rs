@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::request::Request;
 use crate::answers::jobs::{DriverInfo, JobDetails, PublishedEnvironment, PublishedJob};
 
-/// Where a job is in its life; names are those of the jobs API.
+/// The phase of a job; names are those of the jobs API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
     Pending,
@@ -40,7 +40,7 @@ impl Status {
     }
 }
 
-/// How a job's entry point came to an end.
+/// The end of a job's entry point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     /// The entry point ended with this code; negative: by that signal.
@@ -67,10 +67,10 @@ pub(crate) struct Job {
     start_ms: u64,
     end_ms: Option<u64>,
     exit_code: Option<i32>,
-    /// How long its environment took to be ready, in milliseconds, and what that has on the disk, in bytes, where the
-    /// entry point needs one of its own.
+    /// Milliseconds that the job's environment took to be ready, and its bytes on the disk, where the entry point
+    /// needs one of its own.
     environment: Option<(u64, u64)>,
-    /// Where it runs or ran, in hex.
+    /// The node on which the job runs or ran, in hex.
     node_id: Option<String>,
     /// The process that watches the entry point, and when that began (clock ticks since the machine's start).
     pub(crate) watcher: Option<(u32, u64)>,
@@ -163,7 +163,7 @@ impl Job {
         self.node_id.as_deref().is_none_or(|own| own == node)
     }
 
-    /// Where it ran, in hex.
+    /// Returns the node on which the job ran, in hex.
     pub(super) fn node_id(&self) -> Option<&str> {
         self.node_id.as_deref()
     }

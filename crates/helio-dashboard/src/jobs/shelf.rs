@@ -1,4 +1,4 @@
-//! Where jobs lie on disk, so that they outlive a restart of the head.
+//! The files of jobs on disk, by which they outlive a restart of the head.
 //!
 //! ```text
 //! <session>/jobs/job-<id>.json        the record
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::record::Job;
 
-/// How much of a log's end goes into a job's message.
+/// Number of lines of a log's end that go into a job's message.
 const MESSAGE_LINES: usize = 10;
 const MESSAGE_BYTES: u64 = 20_000;
 
