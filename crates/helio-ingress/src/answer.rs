@@ -26,7 +26,7 @@ pub(crate) struct Ongoing {
     pub(crate) _place: Place,
     /// Sends the rest of the request's body.
     pub(crate) pump: Option<AbortHandle>,
-    /// When the time for the request is over.
+    /// The end of the time for the request.
     pub(crate) deadline: Option<Pin<Box<Sleep>>>,
     /// Whether it is a call of gRPC: those are told why they end early in their trailers.
     pub(crate) is_grpc: bool,

@@ -22,9 +22,9 @@ use crate::headers::header_map;
 use crate::link::Event;
 use crate::table::{Place, Route};
 
-/// How often a request may lose its replica.
+/// Number of times that a request is sent at most, when it loses its replicas.
 const TRIES: usize = 2;
-/// How often a request may be refused by replicas that are ending.
+/// Number of times that a request may be refused by replicas that are ending.
 pub(crate) const REFUSALS_MAX: usize = 100;
 
 /// The two ends of a client's connection.
@@ -52,7 +52,7 @@ pub(crate) struct Call<'a> {
     pub(crate) route: &'a Route,
     pub(crate) ends: &'a Ends,
     pub(crate) parts: &'a hyper::http::request::Parts,
-    /// When an answer has to be whole.
+    /// The time at which an answer has to be whole.
     pub(crate) until: Option<Instant>,
 }
 

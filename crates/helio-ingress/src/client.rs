@@ -29,13 +29,14 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 const BYTES_PER_S_MIN: u32 = 500;
 /// The interim answer to a client that has ended its half.
 const STILL_THERE: &[u8] = b"HTTP/1.1 102 Processing\r\n\r\n";
-/// How soon a reset is looked for after it, and how long it takes at most from one look to the next.
+/// Time from a client's half close to the first look for a reset.
 const LOOK_FIRST: Duration = Duration::from_millis(10);
+/// Maximum time between two such looks.
 const LOOK_LAST: Duration = Duration::from_secs(1);
 /// Bytes of a line that are looked at: the longest name and a number.
 const LINE_MAX: usize = 64;
 
-/// How long is waited for the next part of a body.
+/// The time for which the next part of a body is waited for.
 #[derive(Debug)]
 pub(crate) struct Patience {
     silence: Duration,
@@ -190,7 +191,7 @@ pub(crate) struct Client<S> {
     /// The timer that began when nothing could be sent any more.
     stuck: Option<Pin<Box<Sleep>>>,
     has_written: bool,
-    /// When a client that has ended its half is looked for next, and how long that took.
+    /// The next look for a client that has ended its half, and the time between the last two.
     look: Option<(Pin<Box<Sleep>>, Duration)>,
 }
 
@@ -322,7 +323,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Client<S> {
 mod tests {
     use super::*;
 
-    /// The same whatever the pieces in which it comes.
+    /// Whether the heads are ambiguous, which must be the same whatever the pieces in which they
+    /// come.
     fn seen(said: &str) -> bool {
         let pieces = [1, 2, 7, said.len()];
         let found = pieces.map(|piece| {

@@ -19,7 +19,7 @@ use crate::Shared;
 
 /// Counts are told this long after they changed, at most.
 const COUNTS_EVERY: Duration = Duration::from_millis(50);
-/// How often the figures are told where no deployment's replicas follow them.
+/// Time between two reports of the figures where no deployment's replicas follow them.
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
 /// Serves one controller after the other; a new one takes the place of the one before.

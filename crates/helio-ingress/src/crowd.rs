@@ -1,4 +1,4 @@
-//! How many clients there are, and when the memory of those that went is worth giving back.
+//! The number of clients, which tells when the memory of those that went is worth giving back.
 
 use std::cell::Cell;
 
@@ -22,7 +22,8 @@ impl Crowd {
         self.most.set(self.most.get().max(now));
     }
 
-    /// One has gone; whether it was the last of so many that their memory is to be given back.
+    /// Counts one client less. Returns whether it was the last of so many that their memory is to
+    /// be given back.
     pub(crate) fn go(&self) -> bool {
         let now = self.now.get().saturating_sub(1);
         self.now.set(now);

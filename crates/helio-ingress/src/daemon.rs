@@ -12,7 +12,7 @@ use crate::Shared;
 
 /// For so long an ingress without a daemon waits for a replica that it can reach.
 const ALONE_MAX: Duration = Duration::from_secs(10);
-/// How often an ingress without a daemon looks for the next one.
+/// Time between two looks of an ingress without a daemon for the next one.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The daemon's process, by the file that it has locked while it lives.

@@ -1,4 +1,5 @@
-//! Why a request has no answer of a replica, and how that is said over HTTP. [`crate::grpc`] says the same in its way.
+//! Faults: the reasons why a request has no answer of a replica, and their form over HTTP. [`crate::grpc`] says the
+//! same in its way.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! One request of HTTP: refuse what servers may understand differently, find its deployment, forward it.
+//! The path of a request of HTTP: refuse what servers may understand differently, find its deployment,
+//! forward it.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -51,7 +52,7 @@ pub(crate) async fn answer(
 
 type Refused = (StatusCode, &'static str);
 
-/// Why a request is not forwarded: servers may understand it differently.
+/// Returns the refusal of a request that servers may understand differently.
 fn refusal(request: &Request<Incoming>, heads: &Heads) -> Option<Refused> {
     let headers = request.headers();
     if headers.contains_key(header::TRANSFER_ENCODING) {
@@ -86,7 +87,7 @@ pub(crate) async fn answer_stream(
     }
 }
 
-/// Why a request has not one host.
+/// Returns the refusal of a request that has not exactly one host.
 fn of_authority(request: &Request<Incoming>) -> Option<Refused> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (host, another) = (hosts.next(), hosts.next());

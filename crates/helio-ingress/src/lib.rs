@@ -55,7 +55,7 @@ const CONNECTIONS_MAX: usize = 16384;
 /// Descriptors that no client gets: the listeners, the controller's line, links to replicas.
 const DESCRIPTORS_KEPT: usize = 1024;
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// How long to wait when the operating system refuses to accept (no descriptors left).
+/// Pause when the operating system refuses to accept (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that the system holds until they are accepted.
 const BACKLOG: u32 = 4096;
@@ -63,15 +63,15 @@ const BACKLOG: u32 = 4096;
 /// The options of the ingress.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where it listens for HTTP.
+    /// The address for HTTP.
     pub host: String,
     /// 0: any.
     pub port: u16,
-    /// Where it listens for gRPC besides.
+    /// The port for gRPC, if it is served besides.
     pub grpc_port: Option<u16>,
     /// The certificate of the HTTP port; `None`: it speaks in the clear.
     pub tls: Option<PublicFiles>,
-    /// Where it listens for the controller.
+    /// The socket for the controller.
     pub control_socket: PathBuf,
     /// The file that the node's daemon has written its process id to and keeps locked.
     pub daemon_pid_file: PathBuf,
@@ -79,7 +79,7 @@ pub struct Options {
     pub daemon_may_return: bool,
     /// The cluster's token, for replicas.
     pub token: String,
-    /// How long a connection may be idle.
+    /// Time that a connection may be idle.
     pub keep_alive: Duration,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Shared {
     had_routes: Cell<bool>,
     /// The time since which the node has no daemon.
     daemon_gone: Cell<Option<Instant>>,
-    /// How long is waited for a client that neither sends nor takes what it should.
+    /// Time to wait for a client that neither sends nor takes what it should.
     silence: Duration,
     crowd: Crowd,
     methods: RefCell<Rc<Methods>>,

@@ -99,13 +99,13 @@ impl Span {
         self.attributes.insert(name.to_owned(), value.into());
     }
 
-    /// How a request of HTTP was answered.
+    /// Notes the status of the answer to a request of HTTP.
     pub(crate) fn of_http(&mut self, status: StatusCode) {
         self.say("http.status_code", status.as_u16());
         self.row.insert("is_error".to_owned(), status.is_server_error().into());
     }
 
-    /// How a call of gRPC ended, once its headers say so.
+    /// Notes the end of a call of gRPC, once its headers say so.
     pub(crate) fn of_rpc(&mut self, headers: &HeaderMap) {
         let code = headers.get("grpc-status").and_then(|code| code.to_str().ok()?.parse().ok());
         if let Some(code) = code {

@@ -19,7 +19,7 @@ use crate::answer::Answer;
 #[derive(Debug)]
 pub(crate) struct Streams {
     all: RefCell<Vec<Weak<Stream>>>,
-    /// When the last one came or went.
+    /// The time at which the last request came or went.
     changed: Cell<Instant>,
 }
 
@@ -55,7 +55,7 @@ impl Streams {
         Begun(stream)
     }
 
-    /// How the connection is, for a client that may be silent for so long.
+    /// Returns the state of the connection, for a client that may be silent for so long.
     pub(crate) fn look(&self, silence: Duration) -> State {
         let mut all = self.all.borrow_mut();
         all.retain(|one| one.strong_count() > 0);

@@ -42,7 +42,7 @@ pub(crate) struct Replica {
     ongoing: Cell<u32>,
 }
 
-/// Why a request gets no replica.
+/// The reason why a request gets no replica.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
     /// The line is full: how many wait, and how many may.

@@ -46,7 +46,7 @@ const PREFIX: usize = 5;
 const MESSAGE_MAX: usize = 16 << 20;
 /// A client that says nothing for so long is asked whether it is there; it has as long to answer.
 const PING_EVERY: Duration = Duration::from_secs(20);
-/// How long a client has to answer to a close.
+/// Time that a client has to answer to a close.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(10);
 /// No close came: the connection has ended.
 const ABNORMAL: u16 = 1006;

@@ -1,11 +1,11 @@
-//! Where events and measurements go, and the request that takes them there.
+//! The collector of events and measurements, and the request that takes them there.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long one request may take.
+/// Time that one request may take.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// The most that is read of an answer: its first line is enough.
 const ANSWER_BYTES_MAX: usize = 4096;
@@ -18,7 +18,7 @@ pub struct Address {
     path: String,
 }
 
-/// Why something has not got there.
+/// The reason why events or measurements have not arrived.
 #[derive(Debug)]
 pub enum Failure {
     /// The collector does not want these.

@@ -31,7 +31,7 @@ pub use logs::LogNode;
 pub use mirror::{Following, Mirror};
 pub use rows::{Table, Told, read};
 
-/// How long an answer may take.
+/// Time that an answer may take.
 pub const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Asks through a node's daemon, or a history for what it would have said.
@@ -210,7 +210,7 @@ impl Asker {
 pub struct Cluster {
     /// The session's name, which joining nodes take over.
     pub session_name: String,
-    /// Its nodes.
+    /// The nodes of the cluster.
     pub nodes: Vec<NodeInfo>,
 }
 

@@ -9,12 +9,14 @@ use std::time::SystemTime;
 
 use helio_proto::logs::{FoundLine, LogAnswer, LogFileInfo, LogQuestion, LogRequest};
 
-/// How deep folders are looked through, and how many files are listed.
+/// Depth to which folders are looked through.
 const DEPTH_MAX: usize = 4;
+/// Maximum number of files that are listed.
 const FILES_MAX: usize = 10_000;
 
-/// How much is read at a time to find the beginning of the last lines, and the most that is.
+/// Bytes that are read at a time to find the begin of the last lines.
 const STEP: u64 = 64 << 10;
+/// Maximum number of bytes that are read for it.
 const TAIL_MAX: u64 = 256 << 20;
 
 /// **LIMIT-1** How many bytes one answer has, how many lines are found, and how many letters of each are told.
@@ -235,7 +237,7 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     pattern[at..].iter().all(|c| *c == '*')
 }
 
-/// Where the last so many lines of a file begin.
+/// Returns the offset at which the last so many lines of a file begin.
 pub fn last_lines(path: &Path, lines: u64) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();

@@ -24,9 +24,9 @@ use tokio::sync::{Notify, watch};
 
 use crate::{Table, Told};
 
-/// How long after somebody has looked the table is kept.
+/// Time for which the table is kept after a reader has looked.
 pub(crate) const KEPT: Duration = Duration::from_secs(60);
-/// How many rows and processes count as few: all of them are asked for each time.
+/// Number of rows and processes that count as few: all of them are asked for each time.
 const FEW: usize = 1_000;
 /// The delay for each of more rows and processes, when all of them are asked: the head takes some 2 µs for a row.
 const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
@@ -37,14 +37,14 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// A table that remembers so much of calls that it has not any more begins anew.
 const REMEMBERED_MAX: usize = 4 * CALLS_MAX;
 
-/// How the table stands after a round of questions.
+/// The result of a round of questions.
 #[derive(Debug, Clone)]
 struct Round {
-    /// When the first of them was asked.
+    /// The time at which the first question was asked.
     began: Instant,
-    /// When the answers were in the table.
+    /// The time at which the answers were in the table.
     ended: Instant,
-    /// How many did not answer in time, or why nobody did.
+    /// Number of nodes that did not answer in time, or the reason why none did.
     told: Result<u32, String>,
 }
 
@@ -83,7 +83,7 @@ impl Drop for Following {
 struct Wanted {
     /// Whether somebody waits for a round.
     is_now: bool,
-    /// When it was wanted last.
+    /// The time at which a round was last wanted.
     at: Option<Instant>,
 }
 
@@ -184,14 +184,15 @@ pub(crate) struct Keeper {
     mirror: Arc<Mirror>,
     /// Whether a table follows the calls.
     is_live: bool,
-    /// Something was missed: only all that there is can say what.
+    /// News were missed: only a question about everything can say which.
     is_lost: bool,
     /// Whether there is so little that it is asked for each time.
     is_few: bool,
     /// All is asked for, and has not been told yet.
     is_asking: bool,
-    /// When all was asked for last, and when that can be done again.
+    /// The time from which on everything can be asked for again.
     whole_again: Instant,
+    /// The time at which everything was last asked for.
     whole_at: Instant,
     /// The living processes that have answered.
     tellers: BTreeSet<WorkerId>,

@@ -29,9 +29,9 @@ pub fn read(table: &Table) -> RwLockReadGuard<'_, Calls> {
 pub struct Told {
     /// The rows, in the columns of the state API.
     pub rows: Vec<Row>,
-    /// How many processes or nodes did not answer: their rows are missing.
+    /// Number of processes or nodes that did not answer: their rows are missing.
     pub silent: u32,
-    /// How many rows there would be without the bounds of those who answered.
+    /// Number of rows without the bounds of those who answered.
     pub total: u64,
     /// Counts of calls of which there are no rows.
     pub more: Vec<More>,
@@ -58,7 +58,7 @@ impl Told {
         Self { total, silent, more, calls: Some(table), notes, ..Self::default() }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.calls.as_ref().map_or(self.rows.len(), |calls| read(calls).len())

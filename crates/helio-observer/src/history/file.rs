@@ -78,7 +78,7 @@ pub(super) fn files(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(all)
 }
 
-/// Where batches are written.
+/// The file to which batches are written.
 #[derive(Debug)]
 pub(super) struct Writer {
     folder: PathBuf,

@@ -23,7 +23,8 @@ use crate::Table;
 pub struct Recorded {
     /// The cluster that the history is of.
     pub about: About,
-    /// When something was written first and last, in milliseconds since 1970.
+    /// The time at which the first batch was written, in milliseconds since 1970; `ended_ms` is
+    /// that of the last one.
     pub begun_ms: u64,
     /// See `begun_ms`.
     pub ended_ms: u64,

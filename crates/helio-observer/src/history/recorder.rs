@@ -40,16 +40,17 @@ const TABLES: [&str; 8] = [
 /// An application that is deleted is not of the past but gone; runs are kept beyond what the cluster keeps of them.
 const SERVING: &str = "_serve_runs";
 
-/// How often calls are asked for: usually, and while there are many.
+/// Time between two questions about calls.
 const CALLS_EVERY: Duration = Duration::from_millis(500);
+/// The same time while there are many new rows.
 const MANY_CALLS_EVERY: Duration = Duration::from_millis(200);
-/// How many new rows count as many: a process keeps ten thousand calls that are over.
+/// Number of new rows that count as many: a process keeps ten thousand calls that are over.
 const MANY: usize = 1_000;
-/// How often everything else is asked for.
+/// Time between two questions about everything else.
 const REST_EVERY: Duration = Duration::from_millis(900);
 /// The delay at which rows of a process that has ended may still come; a row that comes twice is written once.
 const OVERLAP: Duration = Duration::from_millis(1_000);
-/// How much longer ago than the question something may have happened of which an answer did not tell yet.
+/// Milliseconds before the question of which an answer may not tell yet all that has happened.
 const SLACK_MS: u32 = 50;
 /// Between two questions there is so many times the time that the one before took, but they are not further apart than that:
 /// what a head that is killed has not asked yet is lost, and that is to be less than a second.
@@ -71,12 +72,12 @@ struct Written {
 #[derive(Debug)]
 pub struct Recorder {
     asker: Asker,
-    /// None: no history is written.
+    /// The writer of the history; `None`: none is written.
     writer: Option<Writer>,
     keeper: Keeper,
     /// The number by which processes know these questions.
     follower: u64,
-    /// Since when some process has not answered.
+    /// The time since which some process has not answered.
     is_silent_since: Option<Instant>,
     /// The version of each thing that was written last, by kind and key.
     written: HashMap<(u8, Vec<u8>), Written>,
@@ -86,8 +87,9 @@ pub struct Recorder {
     queued: BTreeSet<WorkerId>,
     /// The round in which calls are written.
     round: u64,
-    /// When calls, and everything else, were asked for last.
+    /// The time of the last question about calls.
     asked_calls: Option<Instant>,
+    /// The time of the last question about everything else.
     asked_rest: Option<Instant>,
     /// Whether there were more calls than rows: the next question is about all.
     is_gapped: bool,
