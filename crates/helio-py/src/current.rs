@@ -155,7 +155,8 @@ pub(crate) fn instance(py: Python<'_>) -> Option<Py<PyAny>> {
     INSTANCE.read().as_ref().map(|instance| instance.clone_ref(py))
 }
 
-/// Where a call goes that names no place itself: into its parent's placement group, if that captures.
+/// Returns the strategy of a call that names no place itself: its parent's placement group, if that
+/// captures.
 pub(crate) fn placed(strategy: Strategy) -> Strategy {
     if strategy.kind != StrategyKind::Default {
         return strategy;

@@ -38,7 +38,7 @@ pub(crate) struct ObjectRefGenerator {
 
 #[derive(Default)]
 struct State {
-    /// How many items were read.
+    /// Number of items that were read.
     read: u32,
     finished: bool,
 }

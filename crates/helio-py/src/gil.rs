@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Where the GIL is let go of and taken.
+/// The sites at which the GIL is released and taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GilSite {
     Connect,
@@ -51,9 +51,9 @@ impl GilSite {
     ];
 }
 
-/// How often each site took the GIL.
+/// Number of times that each site took the GIL.
 static TAKEN: [AtomicU64; GilSite::ALL.len()] = [const { AtomicU64::new(0) }; GilSite::ALL.len()];
-/// How often a thread that is not one of Python's took it.
+/// Number of times that a thread that is not Python's took the GIL.
 static TAKEN_BY_OTHERS: AtomicU64 = AtomicU64::new(0);
 
 fn count(site: GilSite) {
@@ -104,14 +104,15 @@ where
     }
 }
 
-/// How far the process has come to its end.
+/// The progress of the process's end.
 static END: AtomicU8 = AtomicU8::new(NOT_NEAR);
 const NOT_NEAR: u8 = 0;
 /// Functions registered with `atexit` run.
 const NEAR: u8 = 1;
 /// The interpreter finalizes next.
 const HERE: u8 = 2;
-/// How long a thread is kept while the end is near: another function of `atexit` may wait for it.
+/// Time for which a thread is kept while the end is near: another function of `atexit` may wait for
+/// it.
 const KEPT_MAX: Duration = Duration::from_secs(5);
 
 /// Keeps a thread whose wait is over from the GIL at the end of the process. The interpreter ends each

@@ -18,7 +18,7 @@ use crate::session::{self, Session};
 use crate::worker::blocking::warn_if_blocking;
 use crate::{control, errors, exceptions, groups, timeouts};
 
-/// How long a `get` that has timed out asks around for the reason, at most.
+/// Maximum time that a `get` that has timed out asks around for the reason.
 const REASON_MAX: Duration = Duration::from_millis(300);
 
 /// Sentences on what an object (28 bytes), a task (24) or an actor (16) waits for.
@@ -38,7 +38,7 @@ pub(crate) fn why(py: Python<'_>, id: &[u8], seconds: f64) -> PyResult<String> {
     detached(py, GilSite::Control, |_| session.runtime.why(subject, timeout))
 }
 
-/// How many objects one question asks for.
+/// Number of objects that one question asks for.
 const PLACES_MAX: usize = 10_000;
 
 /// The values of objects, without the GIL; a time that is up says what for the first that is missing
@@ -196,9 +196,9 @@ pub(crate) fn object_places(
 
 struct Found {
     rows: Vec<Row>,
-    /// How many processes did not answer.
+    /// Number of processes that did not answer.
     silent: u32,
-    /// How many rows there would have been without the processes' limits.
+    /// Number of rows without the processes' limits.
     total: u64,
     /// Counts of calls of which there are no rows.
     more: Vec<summary::More>,

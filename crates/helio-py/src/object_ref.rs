@@ -137,7 +137,8 @@ impl ObjectRef {
 }
 
 thread_local! {
-    /// One list per value that this thread is pickling; an object's `__reduce__` may put another.
+    /// A list for each value that this thread is pickling; an object's `__reduce__` may put
+    /// another.
     static COLLECTING: RefCell<Vec<Vec<Py<ObjectRef>>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -145,7 +146,7 @@ thread_local! {
 pub(crate) struct Collected(());
 
 impl Collected {
-    /// How many references there are so far.
+    /// Returns the number of references so far.
     pub(crate) fn mark(&self) -> usize {
         COLLECTING.with_borrow(|stack| stack.last().map_or(0, Vec::len))
     }
@@ -204,7 +205,8 @@ fn function<'py>(
     Ok(found.bind(py))
 }
 
-/// How a reference travels inside pickles that are not ours: id and owner, and it is kept for good.
+/// Returns the form of a reference inside pickles that are not ours: id and owner, and it is kept
+/// for good.
 fn reduce_out_of_band<'py>(
     slf: &Bound<'py, ObjectRef>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {

@@ -100,7 +100,8 @@ impl<T: Element> Numbers<T> {
         unsafe { std::slice::from_raw_parts(self.view.strides, self.view.ndim as usize) }
     }
 
-    /// How many elements lie between the first and the last one, both counted; gaps count as well.
+    /// Returns the number of elements from the first to the last one, both counted; gaps count as
+    /// well.
     fn span(&self) -> usize {
         let pairs = self.dimensions().iter().zip(self.strides());
         if self.dimensions().contains(&0) {

@@ -287,7 +287,7 @@ impl _ServeTurns {
     }
 }
 
-/// How many calls a replica has; `None` of one that is leaving.
+/// Returns the number of calls of a replica; `None` of one that is leaving.
 fn calls_of(py: Python<'_>, replicas: &Bound<'_, PyList>, place: usize) -> PyResult<Option<u32>> {
     let replica = replicas.get_item(place)?;
     if replica.getattr(intern!(py, "is_leaving"))?.is_truthy()? {

@@ -365,7 +365,7 @@ impl _ServeResponse {
     }
 }
 
-/// Its replica is free for another.
+/// Takes the call off its replica, which is free for another.
 fn release(call: &Bound<'_, _ServeCall>) -> PyResult<()> {
     let py = call.py();
     let (load, router) = {

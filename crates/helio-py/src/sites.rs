@@ -1,4 +1,4 @@
-//! Where references are made, looked up on the stack for [`helio_worker::sites`].
+//! The places in the code that make references, looked up on the stack for [`helio_worker::sites`].
 
 use helio_config::table::RECORD_REF_CREATION_SITES;
 use helio_types::ObjectId;

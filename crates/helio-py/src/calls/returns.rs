@@ -15,7 +15,7 @@ use crate::sites;
 pub(crate) enum Returns {
     Count(u32),
     Streaming,
-    /// One return: the list of the items.
+    /// A single return: the list of the items.
     Dynamic,
 }
 

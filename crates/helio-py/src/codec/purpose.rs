@@ -1,4 +1,4 @@
-//! Why a value is encoded.
+//! Purposes for which a value is encoded.
 
 /// The purpose of an encoding, for the message of a failure.
 #[derive(Clone, Copy)]

@@ -30,7 +30,7 @@ impl Held {
 struct Chunk {
     /// The number of bytes of `head` that the part follows.
     at: usize,
-    /// Where it begins in the document.
+    /// The offset of the part in the document.
     offset: usize,
     start: *const u8,
     len: usize,

@@ -55,7 +55,7 @@ pub(crate) struct RunningCall {
     returns: u32,
     /// The call to unpack, until it is unpacked.
     call: Mutex<Option<Call>>,
-    /// While it runs.
+    /// The title that is shown while the call runs.
     shown: Mutex<Option<Shown>>,
 }
 

@@ -18,13 +18,13 @@ use crate::session::{self, Session};
 
 /// The outcome of a construction.
 pub(super) enum Made {
-    /// Its calls run one after another.
+    /// An actor whose calls run one after another.
     Plain,
-    /// Its calls run in pools of threads.
+    /// An actor whose calls run in pools of threads.
     Threaded,
-    /// Its calls run on event loops.
+    /// An actor whose calls run on event loops.
     Async,
-    /// Its constructor raised, which was reported.
+    /// The constructor raised, which was reported.
     Failed,
 }
 

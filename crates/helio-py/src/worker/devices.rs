@@ -174,7 +174,7 @@ pub(crate) fn by_kind<'py>(py: Python<'py>, devices: &Devices) -> PyResult<Bound
 /// ones).
 type KindRow = (&'static str, &'static str, Option<Vec<String>>, Option<Vec<u32>>);
 
-/// How many GPUs of each maker the machine has, by their variable.
+/// Returns the number of the machine's GPUs of each maker, by their variable.
 #[pyfunction]
 pub(crate) fn gpu_counts() -> BTreeMap<&'static str, usize> {
     machine::gpu_counts().into_iter().map(|(kind, count)| (kind.variable, count)).collect()

@@ -69,7 +69,7 @@ pub(super) fn announce(session: &Session) {
     session.runtime.leaving(ending.cause.clone());
 }
 
-/// Why the process has ended, if it ends with that code.
+/// Returns the cause of an end of the process with that code.
 pub(super) fn exit_cause(code: i32) -> (DeathKind, String) {
     let is_actor = current::actor().is_some();
     let kind = if is_actor && code == 0 { DeathKind::UserExit } else { DeathKind::Exited };

@@ -1,4 +1,4 @@
-//! How the worker goes on after a call, and how it leaves.
+//! The worker's next step after a call, and its end.
 
 use helio_types::{DeathCause, DeathKind, TaskId};
 use helio_worker::Error;
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::gil::{GilSite, detached};
 use crate::session::Session;
 
-/// How the loop goes on after a piece of work.
+/// The next step of the loop after a piece of work.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Next,

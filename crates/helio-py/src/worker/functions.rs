@@ -13,9 +13,10 @@ use pyo3::types::{PyBytes, PyFunction, PyString};
 use crate::codec::{self, Source};
 use crate::worker::title::Title;
 
-/// How many templates and functions are surely kept, and how many bytes of their pickles; one that was not
-/// used for long is forgotten, and loaded again when it is called.
+/// Number of templates and functions that are surely kept; one that was not used for long is forgotten,
+/// and loaded again when it is called.
 const KEPT_MAX: usize = 1024;
+/// Bytes of the pickles that are surely kept.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// A template, ready to be called.
@@ -78,7 +79,7 @@ struct Cache {
     entries: Recent<usize, Arc<Entry>>,
     /// The loaded functions, by their ids.
     functions: Recent<Vec<u8>, Arc<Py<PyAny>>>,
-    /// How often functions with a bound on their calls were run.
+    /// Number of runs of each function with a bound on its calls.
     calls: HashMap<Vec<u8>, u32>,
 }
 

@@ -17,7 +17,7 @@ use crate::errors;
 use crate::gil::{GilSite, detached};
 use crate::session::{self, Session};
 
-/// How calls reach the user's code here.
+/// The way by which calls reach the user's code here.
 enum Mode {
     /// On this thread.
     Here,

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::current;
 
-/// Something was printed that does not end its line.
+/// Set while text was printed that does not end its line.
 static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
 
 /// Notes that the text that was printed last has no end of its line.

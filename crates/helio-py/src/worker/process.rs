@@ -1,4 +1,4 @@
-//! How a worker stands among the processes of its machine. Its first piece of work decides that: until
+//! The place of a worker among the processes of its machine. Its first piece of work decides that: until
 //! then it is one of the zygote's group, unless it has an environment to set up.
 //!
 //! Either way a Ctrl-C at the driver's terminal is the driver's business, and what the worker has started

@@ -26,7 +26,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// One value more, which becomes the object `id`.
+    /// Adds a value, which becomes the object `id`.
     pub(super) fn add(
         &mut self,
         session: &Session,

@@ -34,7 +34,7 @@ impl Title {
     }
 }
 
-/// How many bytes of a text's begin are at most `max` and cut no letter in two.
+/// Returns the number of bytes of a text's begin that are at most `max` and cut no letter in two.
 fn whole_letters(text: &str, max: usize) -> usize {
     let mut end = text.len().min(max);
     while !text.is_char_boundary(end) {
@@ -47,13 +47,13 @@ fn printable(letter: char) -> char {
     if letter.is_control() { ' ' } else { letter }
 }
 
-/// Where the process's command line lies in its memory.
+/// The process's command line in its memory.
 struct Area {
     start: usize,
     length: usize,
-    /// How much of it the present title takes; the rest is zero.
+    /// Number of its bytes that the present title takes; the rest is zero.
     used: usize,
-    /// How many calls that have shown their titles run.
+    /// Number of running calls that have shown their titles.
     running: usize,
 }
 

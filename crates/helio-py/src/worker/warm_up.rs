@@ -14,7 +14,7 @@ use super::{devices, execute};
 use crate::gil::{GilSite, detached};
 use crate::session::Session;
 
-/// How long a new worker waits for its first work before it warms up.
+/// Time that a new worker waits for its first work before it warms up.
 const WORK_COMES: Duration = Duration::from_micros(50);
 
 /// Waits a moment for work and returns it; if none comes, runs the warm-up call.

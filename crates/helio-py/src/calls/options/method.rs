@@ -64,7 +64,7 @@ impl MethodOptions {
         self.own.max_task_retries.unwrap_or(self.actor().own.max_task_retries)
     }
 
-    /// How many items a generator may be ahead of its reader, 0 for no bound.
+    /// Returns the number of items that a generator may be ahead of its reader; 0: no bound.
     pub(crate) fn items_ahead(&self) -> u32 {
         table::items_ahead(self.backpressure())
     }

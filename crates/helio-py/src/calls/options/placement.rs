@@ -1,4 +1,5 @@
-//! Where a call goes, as `heliostat.core.calls.scheduling` makes it of the options that say so.
+//! The placement of a call, as `heliostat.core.calls.scheduling` makes it of the options that say
+//! so.
 
 use helio_proto::control::{Label, Selectors, Strategy, StrategyKind};
 use helio_types::NodeId;
@@ -9,7 +10,7 @@ use super::table::ANY_BUNDLE;
 use crate::current;
 use crate::ids::PlacementGroupID;
 
-/// Where a call goes.
+/// The placement of a call.
 #[pyclass(frozen, module = "heliostat._heliostat")]
 pub(crate) struct Placement {
     strategy: Strategy,

@@ -145,12 +145,12 @@ options! {
     }
 }
 
-/// How many values a call gives back.
+/// Returns the number of values that a call gives back.
 pub(crate) fn returns(given: Option<Returns>, is_generator: bool) -> Returns {
     given.unwrap_or(if is_generator { Returns::Streaming } else { Returns::Count(1) })
 }
 
-/// How many items a generator may be ahead of its reader, 0 for no bound.
+/// Returns the number of items that a generator may be ahead of its reader; 0: no bound.
 pub(crate) fn items_ahead(backpressure: i64) -> u32 {
     u32::try_from(backpressure.max(0)).unwrap_or(u32::MAX)
 }
@@ -172,7 +172,7 @@ impl Task {
 }
 
 impl Actor {
-    /// How many calls run at once; an event loop runs many.
+    /// Returns the number of calls that run at once; an event loop runs many.
     pub(crate) fn max_concurrency(&self, is_async: bool) -> u32 {
         let given = self.max_concurrency.filter(|&given| given > 0);
         given.unwrap_or(if is_async { 1000 } else { 1 })

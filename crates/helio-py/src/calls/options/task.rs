@@ -64,12 +64,12 @@ impl TaskOptions {
         self.own.max_calls(&self.shared)
     }
 
-    /// How many items a generator may be ahead of its reader, 0 for no bound.
+    /// Returns the number of items that a generator may be ahead of its reader; 0: no bound.
     pub(crate) fn items_ahead(&self) -> u32 {
         table::items_ahead(self.own.backpressure)
     }
 
-    /// How many items each value of a generator has; 0: it is one.
+    /// Returns the number of items in each value of a generator; 0: the value is the item.
     pub(crate) fn per_yield(&self) -> u32 {
         if self.own.per_yield > 1 { self.own.per_yield } else { 0 }
     }

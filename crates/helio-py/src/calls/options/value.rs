@@ -151,7 +151,7 @@ impl Value for Quantities {
     }
 }
 
-/// How many methods of each group run at once.
+/// The number of methods of each group that run at once.
 #[derive(Default)]
 pub(crate) struct Groups(pub(crate) Vec<ConcurrencyGroup>);
 
