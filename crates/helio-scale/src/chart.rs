@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// A line of a chart.
 pub struct Line {
-    /// Its name in the legend.
+    /// The name of the line in the legend.
     pub name: String,
     /// Number of nodes, and value. Values of zero or less are left out.
     pub points: Vec<(f64, f64)>,

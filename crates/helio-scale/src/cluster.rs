@@ -23,9 +23,9 @@ use crate::costs::Costs;
 use crate::daemon::{Daemons, Heard};
 use crate::nodes::{NODE_CPUS, cpu_ns, describe, host, node_id};
 
-/// How many inputs control takes at a time, as its shell does.
+/// Number of inputs that control takes at a time, as its shell does.
 const BATCH_MAX: usize = 1024;
-/// How often a node tells that it is alive, in nanoseconds.
+/// Nanoseconds between two heartbeats of a node.
 const HEARTBEAT_NS: u64 = 1_000_000_000;
 /// See [`Cluster::apply`].
 const PART_EVERY: u64 = 16;
@@ -49,7 +49,7 @@ enum Happening {
 /// The counts since the last [`Cluster::take_counts`].
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// How much time passed, in nanoseconds.
+    /// The time that passed, in nanoseconds.
     pub passed_ns: u64,
     /// Messages that reached control.
     pub received: u64,
@@ -67,7 +67,7 @@ pub struct Counts {
     pub control_ns: u64,
     /// Commits.
     pub commits: u64,
-    /// How many nodes placement looked at.
+    /// Number of nodes that placement looked at.
     pub visited: u64,
     /// Actors that were placed.
     pub launches: u64,
@@ -86,7 +86,7 @@ pub struct Counts {
 pub struct Part {
     /// The number of events.
     pub n: u64,
-    /// How many of these were measured, one by one.
+    /// Number of events that were measured, one by one.
     pub measured: u64,
     /// The CPU of those that were, in nanoseconds.
     pub measured_ns: u64,
@@ -137,11 +137,11 @@ struct Node {
     version: u64,
     /// The node's status has changed since its last report.
     is_changed: bool,
-    /// When the next heartbeat is due.
+    /// The time of the next heartbeat.
     heartbeat_at: u64,
     /// A request waits since then for a node with room.
     wants_since: Option<u64>,
-    /// How many actors run here.
+    /// Number of actors on the node.
     n_actors: usize,
 }
 
@@ -225,7 +225,7 @@ impl Cluster {
         cluster
     }
 
-    /// How many nodes are alive.
+    /// Returns the number of living nodes.
     #[must_use]
     pub fn n_alive(&self) -> usize {
         self.nodes.iter().filter(|node| node.alive).count()
@@ -237,7 +237,7 @@ impl Cluster {
         &self.control
     }
 
-    /// How many actors were created and do not run.
+    /// Returns the number of actors that were created and do not run.
     #[must_use]
     pub fn n_starting(&self) -> usize {
         self.n_actors as usize - self.n_running
@@ -249,7 +249,7 @@ impl Cluster {
         &self.daemons
     }
 
-    /// How many views control has sent since last time.
+    /// Returns the number of views that control has sent since the last call.
     #[must_use]
     pub fn n_views(&self) -> u64 {
         self.counts.views
@@ -588,7 +588,7 @@ impl Cluster {
         self.ask(SubscribeActor { actor_id }.into());
     }
 
-    /// These nodes die at once: their connections end.
+    /// Ends these nodes at once: their connections end.
     pub fn kill_nodes(&mut self, which: impl Iterator<Item = usize>) {
         for node in which {
             self.nodes[node].alive = false;
@@ -606,7 +606,7 @@ fn length<M: Wire>(message: &M) -> usize {
     message.encoded_len()
 }
 
-/// How many bytes a message is. Long views are counted by a part of them.
+/// Returns the number of bytes of a message. Long views are counted by a part of them.
 fn size(message: &ControlToNode) -> u64 {
     const COUNTED: usize = 32;
     if let ControlToNode::View(view) = message

@@ -10,7 +10,7 @@ use crate::spread::Spread;
 /// The costs of operations on one machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
-    /// When and where they were measured.
+    /// The time and the machine of the measurements.
     pub origin: String,
     /// CPU of a process that is awake to read and decode a message that comes alone, whatever its length.
     pub receive_ns: u64,

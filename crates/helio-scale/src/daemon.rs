@@ -19,7 +19,7 @@ use helio_types::{JobId, Quantity, ResourceSet, WorkerId};
 
 use crate::nodes::{cpu_ns, describe};
 
-/// How many times each thing is done.
+/// Number of repetitions of each measurement.
 const ROUNDS: u64 = 2_000;
 const DRIVER: Conn = Conn(1);
 
@@ -99,7 +99,7 @@ impl Shell {
     }
 }
 
-/// How many nodes have a daemon at most: each knows all others.
+/// Maximum number of nodes with a daemon: each knows all others.
 const DAEMONS_MAX: usize = 16;
 
 /// Counts of the work of some nodes' daemons.
@@ -163,7 +163,7 @@ impl Daemons {
         self.heard.machine_ns += if self.measures { cpu_ns() - began } else { 0 };
     }
 
-    /// How many other living nodes each of them knows.
+    /// Returns the number of other living nodes that each daemon knows.
     #[must_use]
     pub fn known(&self) -> Vec<usize> {
         self.all.values().map(|shell| shell.node.n_nodes() - 1).collect()

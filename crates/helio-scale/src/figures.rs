@@ -11,7 +11,7 @@ use crate::idle::Idle;
 use crate::scenario::{Outcome, QueuedTask};
 use crate::spread::Spread;
 
-/// How much the CPU of an idle node may grow from the smallest cluster to the largest.
+/// Percent by which the CPU of an idle node may grow from the smallest cluster to the largest.
 const FLAT_PERCENT: f64 = 20.0;
 
 /// A figure of an outcome.
@@ -209,7 +209,8 @@ pub fn write(
     save(&folder.join("scale.md"), &page(costs, outcomes, tasks))
 }
 
-/// How much more CPU an idle node costs in the largest cluster than in the smallest.
+/// Returns the sentence about the growth of an idle node's CPU from the smallest cluster to the
+/// largest.
 fn flatness(outcomes: &[Outcome]) -> String {
     let (Some(few), Some(many)) = (outcomes.first(), outcomes.last()) else { return String::new() };
     let cpu = |one| a_node_and_second(one, one.at_rest.passed_ns, one.at_rest.control_ns);
@@ -260,7 +261,7 @@ fn real_nodes(costs: &Costs) -> String {
     )
 }
 
-/// Where the machine's CPU went while actors were made, and what one of each costs.
+/// Returns the table of the machine's CPU while actors were made, by part and for each actor.
 fn parts(outcomes: &[Outcome]) -> String {
     let head: Vec<String> = outcomes.iter().map(|one| format!("{} nodes", one.n_nodes)).collect();
     let mut text = format!(

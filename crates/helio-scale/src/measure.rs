@@ -29,7 +29,7 @@ const MESSAGES: u64 = 20_000;
 const ROUND_TRIPS: u64 = 2_000;
 const COMMITS: usize = 200;
 const MACHINE_ROUNDS: usize = 101;
-/// How often what has no spread of its own is measured.
+/// Number of repetitions of a measurement without a spread of its own.
 const RUNS: usize = 5;
 
 /// The sizes of idle clusters that are measured.

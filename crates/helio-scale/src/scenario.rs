@@ -13,7 +13,7 @@ use crate::costs::Costs;
 use crate::daemon::{self, Daemon};
 use crate::nodes::NODE_CPUS;
 
-/// One second in nanoseconds.
+/// A second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
 /// See [`Outcome::on_few_nodes`].
@@ -22,13 +22,13 @@ pub const FEW_NODES: usize = 10;
 /// The results for a cluster of one size.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// How many nodes it had.
+    /// Number of nodes.
     pub n_nodes: usize,
-    /// How many actors.
+    /// Number of actors.
     pub n_actors: usize,
     /// All nodes register.
     pub joining: Counts,
-    /// How many others each of the daemons knows then.
+    /// Number of other nodes that each of the daemons knows then.
     pub known: Vec<usize>,
     /// The counts while there are only heartbeats.
     pub at_rest: Counts,
@@ -51,23 +51,23 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How many seconds the cluster needed until everything that died ran again.
+    /// Returns the seconds that the cluster needed until everything that died ran again.
     #[must_use]
     pub fn recovery_s(&self) -> f64 {
         self.recovering.passed_ns as f64 / 1e9
     }
 }
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The nodes.
     pub n_nodes: usize,
     /// The actors of each.
     pub actors_a_node: usize,
-    /// How many actors are under way at a time.
+    /// Number of actors that are under way at a time.
     pub window: usize,
-    /// How long each of the steady phases lasts, in seconds.
+    /// The length of each of the steady phases, in seconds.
     pub seconds: u64,
 }
 
@@ -203,7 +203,7 @@ fn recover(cluster: &mut Cluster, size: Size) -> Result<(), String> {
 /// The cost of a task that waits at its owner.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueuedTask {
-    /// How many tasks waited.
+    /// Number of tasks that waited.
     pub n_tasks: u64,
     /// The memory of one waiting task, in bytes.
     pub bytes: f64,

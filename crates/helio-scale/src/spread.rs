@@ -12,7 +12,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these measurements; of none, all is 0.
+    /// Returns the spread of these measurements; of none, all is 0.
     #[must_use]
     pub fn of(measurements: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = measurements.into_iter().collect();

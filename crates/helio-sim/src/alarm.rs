@@ -1,6 +1,6 @@
 //! The next tick of a machine: put into the queue of events, and perhaps earlier later on.
 
-/// When a machine is to hear of the time.
+/// The time at which a machine is to hear of the time.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm(Option<u64>);
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::ops::Op;
 use crate::plan::Plan;
 
-/// One thing that a case leaves out.
+/// A fault or an operation that a case leaves out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
     /// The fault of that place in the seed's plan.

@@ -21,7 +21,7 @@ pub(crate) struct ControlHost {
     pub(crate) control: Control,
     /// The newest connection of each node.
     open: BTreeMap<NodeId, u64>,
-    /// When the last tick was.
+    /// The time of the last tick.
     ticked: u64,
     /// The time of the last tick on the machine's clock, in whole milliseconds as the machine counts.
     ticked_us: u64,
@@ -75,7 +75,7 @@ impl ControlHost {
         End::Control(self.life)
     }
 
-    /// How long after the last tick the next one is due.
+    /// Returns the microseconds from the last tick to the next one.
     fn wait(&self) -> u64 {
         self.control.next_tick().map_or(u64::MAX, |at| at - self.ticked_us)
     }
@@ -155,7 +155,7 @@ impl ControlHost {
         }
     }
 
-    /// One commit, then the sends, as the real shell does.
+    /// Commits once, then sends, as the real shell does.
     fn execute_actions(&mut self, core: &mut Core, actions: Vec<Action>) {
         if !actions.is_empty() && core.is_torn_at_once(self.me()) {
             return;

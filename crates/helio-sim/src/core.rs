@@ -20,7 +20,7 @@ use crate::trace::Trace;
 
 /// The clock of daemons and of the control service begins here, in milliseconds: it is not the owners'.
 const DAEMON_CLOCK_MS: u64 = 1_000_000;
-/// Where the clock of the control service's machine may be set to, in milliseconds after that.
+/// Milliseconds within which the clock of the control service's machine may be set anew.
 const CLOCK_SET_MS_MAX: u64 = 7_200_000;
 
 /// An event of the simulated world, at its moment.
@@ -76,7 +76,7 @@ pub(crate) enum Event {
     DiskMended { node: usize },
     /// The head's full disk has room for durable records again.
     HeadDiskHasRoom,
-    /// Another machine starts as the head.
+    /// The start of another machine as the head.
     HeadStart,
     /// A daemon that was declared dead joins as a new node, with so many CPUs.
     NodeStart { cpus: u32 },
@@ -113,7 +113,7 @@ impl Ord for Entry {
 pub(crate) struct Clock {
     /// The rate by which it is too fast, in millionths.
     drift_ppm: i64,
-    /// How far it has jumped forward, in microseconds.
+    /// The sum of the clock's jumps forward, in microseconds.
     jumped_us: u64,
 }
 
@@ -157,21 +157,22 @@ pub(crate) struct Daemon {
     pub(crate) is_alive: bool,
     /// The daemon was told to leave.
     pub(crate) is_draining: bool,
-    /// When the control service told it the last time to stay after all, and not to leave since.
+    /// The time at which the control service told the node last to stay after all; `None` once it
+    /// told it again to leave.
     pub(crate) stays_since: Option<u64>,
     /// Calls on the node are ended after a time, however long they would take.
     pub(crate) is_hurried: bool,
     /// The node has offered objects to another one, and has not ended.
     pub(crate) hands_over: bool,
     pub(crate) cpus: u32,
-    /// How much it has of what bundles are made of.
+    /// The node's amount of the resource of which bundles are made.
     pub(crate) room: f64,
     pub(crate) is_in_head_zone: bool,
-    /// Its memory file.
+    /// The memory file of the node.
     pub(crate) arena: Vec<u8>,
-    /// How far its clock is ahead, in milliseconds.
+    /// Milliseconds by which the node's clock is ahead.
     pub(crate) skew_ms: u64,
-    /// How its clock goes.
+    /// The course of the node's clock.
     pub(crate) clock: Clock,
 }
 
@@ -181,7 +182,7 @@ pub(crate) struct Core {
     pub(crate) now: u64,
     queue: BinaryHeap<Reverse<Entry>>,
     count: u64,
-    /// How many events have been taken off the queue.
+    /// Number of events that were taken off the queue.
     pub(crate) taken: u64,
     pub(crate) rng: Rng,
     pub(crate) net: Net,
@@ -202,7 +203,7 @@ pub(crate) struct Core {
     in_slots: BTreeMap<usize, BTreeMap<usize, u32>>,
     /// The bundles of each group that each node ever held.
     pub(crate) bundles: BTreeMap<(usize, PlacementGroupId), BTreeSet<u32>>,
-    /// Where the first calls began that are to go to different nodes.
+    /// The nodes on which the first calls began that are to go to different nodes.
     went_apart: Vec<usize>,
     /// Processes that have waited: their CPU was lent, and is taken back whether or not there is room.
     have_waited: BTreeSet<usize>,
@@ -215,9 +216,9 @@ pub(crate) struct Core {
     pub(crate) durable: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The head's disk takes no durable records; and whether that can be seen without trying.
     head_disk_full: Option<bool>,
-    /// How far the clock of the control service's machine is ahead, in milliseconds.
+    /// Milliseconds by which the clock of the control service's machine is ahead.
     control_skew_ms: u64,
-    /// How that clock goes.
+    /// The course of that clock.
     control_clock: Clock,
     /// The part that is to die between two of its actions, and after how many sends.
     tear: Option<(End, u32)>,
@@ -282,14 +283,15 @@ impl Core {
         (DAEMON_CLOCK_MS + self.control_skew_ms) * 1000 + self.control_clock.shows(self.now)
     }
 
-    /// While the control service was away somebody has set its machine's clock, where clocks are wrong at all.
+    /// Sets the clock of the control service's machine anew, as somebody may have done while the service was
+    /// away, where clocks are wrong at all.
     pub(crate) fn set_control_clock(&mut self) {
         if self.plan.drift_ppm_max > 0 {
             self.control_skew_ms = self.rng.range(1, CLOCK_SET_MS_MAX);
         }
     }
 
-    /// How another machine's clock goes.
+    /// Draws the course of another machine's clock.
     pub(crate) fn draw_clock(&mut self) -> Clock {
         let most = self.plan.drift_ppm_max;
         if most == 0 {
@@ -310,7 +312,7 @@ impl Core {
         format!("session-{}", self.session)
     }
 
-    /// Another session is to begin, with nothing of the one before.
+    /// Ends the session: another one is to begin, with nothing of the one before.
     pub(crate) fn end_session(&mut self) {
         self.session += 1;
         self.durable.clear();
@@ -346,7 +348,7 @@ impl Core {
         self.head_disk_full != Some(true)
     }
 
-    /// How far another machine's clock is ahead, in milliseconds.
+    /// Draws the milliseconds by which another machine's clock is ahead.
     pub(crate) fn draw_skew(&mut self) -> u64 {
         1 + self.rng.below(self.plan.skew_ms_max)
     }
@@ -367,7 +369,8 @@ impl Core {
         self.torn == Some(end)
     }
 
-    /// That part dies after its next `sends` sends: what comes later in the same `apply` is never done.
+    /// Lets that part die after its next `sends` sends: what comes later in the same `apply` is never
+    /// done.
     pub(crate) fn tear_after(&mut self, end: End, sends: u32) {
         self.tear = Some((end, sends));
     }
@@ -487,7 +490,7 @@ impl Core {
         }
     }
 
-    /// One of the first that go apart begins: each on another node.
+    /// Checks the begin of one of the first calls that go apart: each is on another node.
     fn goes_apart(&mut self, what: &str, node: usize) {
         if self.went_apart.len() >= self.plan.cpus.len() || !self.facts.history.has_all_nodes() {
             return;
@@ -600,7 +603,7 @@ impl Core {
         }
     }
 
-    /// These nodes are on the one side of a partition for so long.
+    /// Puts these nodes on the one side of a partition for so long.
     pub(crate) fn cut_off(&mut self, is_apart: Vec<bool>, for_us: u64) {
         self.cut_offs.push((is_apart, self.now + for_us));
     }
@@ -726,7 +729,7 @@ impl Core {
         self.arrival(arrival);
     }
 
-    /// Everything that somebody holds is closed: its process is no more.
+    /// Closes everything that somebody holds: its process is no more.
     pub(crate) fn close_all(&mut self, end: End) {
         for link in self.net.find(|link| link.ends.contains(&end)) {
             self.close(link, end);

@@ -1,4 +1,4 @@
-//! How arrivals read in a trace.
+//! Descriptions of arrivals for a trace.
 
 use helio_proto::cluster::{ControlToNode, NodeToControl, NodeToNode};
 use helio_proto::decode;
@@ -7,10 +7,10 @@ use helio_proto::peer::Frame;
 
 use crate::net::{Kind, Net, What};
 
-/// How much of a message is shown.
+/// Maximum length of a message that is shown, in bytes.
 const SHOWN_MAX: usize = 1400;
 
-/// One line for what arrives at a side of a link.
+/// Returns the line for a message that arrives at a side of a link.
 pub(crate) fn arrival(net: &Net, number: u64, side: usize, what: &What) -> String {
     let Some(link) = net.get(number) else { return format!("link {number}") };
     let (from, to) = (link.ends[1 - side], link.ends[side]);

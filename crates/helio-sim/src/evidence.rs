@@ -24,12 +24,12 @@ use helio_types::{ActorId, NodeId, PlacementGroupId, ResourceSet};
 /// Clocks tell whole milliseconds.
 const TICK_US: u64 = 1_000;
 
-/// Why a node is dead for the control service.
+/// The reason for which the control service takes a node for dead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The node said that it leaves.
     Left,
-    /// Its connection broke, or it did not come back.
+    /// The node's connection broke, or it did not come back.
     Lost,
     /// The node said nothing for longer than the rules allow.
     Silent,
@@ -38,9 +38,9 @@ pub enum Verdict {
 /// The request of a program for a placement group.
 #[derive(Clone, Debug)]
 pub struct GroupPromise {
-    /// How its bundles are to lie.
+    /// The strategy by which the group's bundles are to lie.
     pub strategy: GroupStrategy,
-    /// How much each bundle has.
+    /// The size of each bundle.
     pub bundles: Vec<u32>,
     /// The resource of the bundles is one that every node has.
     pub is_everywhere: bool,
@@ -53,7 +53,7 @@ type Shape = (ResourceSet, Vec<u8>);
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     began: u64,
-    /// How wrong clocks may be, in millionths.
+    /// Millionths by which clocks may be wrong.
     drift_ppm_max: u64,
     /// The nodes that have registered, and when each was heard last.
     heard: BTreeMap<NodeId, u64>,
@@ -70,7 +70,7 @@ pub(crate) struct Evidence {
     lives: BTreeMap<ActorId, (u32, NodeId)>,
     /// Lives that are over: their node said so, is dead, or does not know them; or somebody ended them.
     over: BTreeSet<(ActorId, u32)>,
-    /// Where the bundles of each group are to be.
+    /// The nodes on which the bundles of each group are to be.
     places: BTreeMap<PlacementGroupId, BTreeMap<u32, NodeId>>,
     /// The attempt in which each bundle was asked for last: an answer to an earlier one says nothing of it.
     attempts: BTreeMap<(PlacementGroupId, u32), u32>,
@@ -231,7 +231,7 @@ impl Evidence {
         self.leaving.contains(&node) && self.heard.contains_key(&node)
     }
 
-    /// Where a bundle is to be.
+    /// Returns the node on which a bundle is to be.
     fn place_of(&self, (group, bundle): (PlacementGroupId, u32)) -> Option<NodeId> {
         self.places.get(&group)?.get(&bundle).copied()
     }

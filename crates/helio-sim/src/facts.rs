@@ -14,7 +14,7 @@ pub struct Facts {
     pub violations: Vec<String>,
     /// The history of each process, call and actor.
     pub history: History,
-    /// How much was done, by name.
+    /// Number of things that were done, by name.
     pub counts: BTreeMap<&'static str, u64>,
     /// Nodes whose connection to another one, or to the control service, broke.
     pub nodes_cut: BTreeSet<usize>,
@@ -26,7 +26,7 @@ pub struct Facts {
     pub refusable_keys: BTreeSet<Vec<u8>>,
     /// Whether the end of the cluster was asked for.
     pub is_stopped: bool,
-    /// How often the environment was tried that can never be made.
+    /// Number of times that the environment was tried that can never be made.
     pub environments_broken: usize,
     /// Drivers whose job has begun.
     pub drivers_with_jobs: BTreeSet<WorkerId>,
@@ -34,7 +34,7 @@ pub struct Facts {
     pub names: BTreeMap<ActorId, String>,
     /// The job for which each process has run something.
     pub served: BTreeMap<WorkerId, JobId>,
-    /// When each driver ended.
+    /// The time at which each driver ended.
     pub drivers_ended: BTreeMap<WorkerId, u64>,
     /// Restarts of the control service.
     pub control_restarts: u64,
@@ -44,7 +44,7 @@ pub struct Facts {
     pub nodes_with_bundles: BTreeSet<NodeId>,
     /// Detached groups that are left.
     pub groups_left: BTreeSet<PlacementGroupId>,
-    /// How often each call was begun.
+    /// Number of times that each call was begun.
     pub begun: BTreeMap<TaskId, u32>,
     /// The last acknowledged write of each key of the key-value table; `None`: it was deleted.
     pub kv: BTreeMap<Vec<u8>, Option<u64>>,
@@ -57,7 +57,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// One more of the things of that name was done.
+    /// Counts one more of the things of that name.
     pub fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }

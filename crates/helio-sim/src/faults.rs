@@ -14,12 +14,13 @@ use crate::plan::{Fault, SILENCE_US_MIN, WAIT_US_MAX, Way};
 use crate::process::Process;
 use crate::world::World;
 
-/// How long a control service that died between two actions is away, in microseconds.
+/// Microseconds that a control service that died between two actions is away.
 const TORN_AWAY_US: u64 = 200_000;
-/// How long, and how often, a worker is looked for that waits for calls of its own, in microseconds.
+/// Microseconds for which a worker that waits for calls of its own is looked for.
 const CALLER_WAIT_US: u64 = 1_000_000;
+/// Microseconds between two such looks.
 const CALLER_LOOK_US: u64 = 5_000;
-/// How long nothing is heard of a machine without power.
+/// Microseconds that nothing is heard of a machine without power.
 const POWER_OFF_US: u64 = WAIT_US_MAX + 15_000_000;
 /// An object comes sooner than calls do.
 const READER_LOOK_US: u64 = 100;
@@ -206,7 +207,7 @@ impl World {
         }
     }
 
-    /// Somebody asks the control service, by the head's daemon, to have a node leave.
+    /// Asks the control service, by the head's daemon, to have a node leave.
     fn drain_some(&mut self, grace_ms: u64) {
         let Some(node) = self.some_node(true) else { return };
         if self.core.daemons[node].is_draining {
@@ -223,7 +224,7 @@ impl World {
         }
     }
 
-    /// Somebody asks that a node which is to leave stays after all.
+    /// Asks that a node which is to leave stays after all.
     fn keep_some(&mut self) {
         let leaving: Vec<usize> = (0..self.nodes.len())
             .filter(|node| self.nodes[*node].is_some() && self.core.daemons[*node].is_draining)
@@ -420,7 +421,7 @@ impl World {
         self.hold(Scope::Still(still), for_us);
     }
 
-    /// These nodes are not heard for that long: they may be taken for dead.
+    /// Silences these nodes for that long: they may be taken for dead.
     fn silence(&mut self, nodes: &[usize], for_us: u64) {
         if for_us >= SILENCE_US_MIN {
             for node in nodes {
@@ -475,7 +476,7 @@ impl World {
         self.core.after(away_us, Event::HeadStart);
     }
 
-    /// Another machine takes the lost head's place.
+    /// Starts another machine in the lost head's place.
     pub(crate) fn start_head(&mut self) {
         self.core.head = self.nodes.len();
         let cpus = self.core.plan.cpus[0];

@@ -26,20 +26,20 @@ struct Call {
     missed: Vec<WorkerId>,
     /// The workers that began the call, in order.
     begun: Vec<WorkerId>,
-    /// Where it came to an end.
+    /// The processes in which the call came to an end.
     ended: BTreeSet<WorkerId>,
-    /// Where it ended with a value.
+    /// The processes in which the call ended with a value.
     done: BTreeSet<WorkerId>,
     needs: Needs,
     /// A node has told its owner that it makes no process for what waits.
     is_refused: bool,
-    /// Its caller has its reply.
+    /// The caller has the reply.
     is_answered: bool,
     /// Whether that reply was an error after which it is tried again, if tries are left.
     may_run_again: bool,
     /// Calls that were made with a reference to a result of it.
     takers: BTreeSet<TaskId>,
-    /// Its owner was told to stop it, and it may have begun so often all in all.
+    /// Number of times that the call may have begun in all, once its owner was told to stop it.
     begun_max: Option<usize>,
 }
 
@@ -51,7 +51,7 @@ struct Actor {
     /// The actor outlives its creator.
     is_detached: bool,
     group: PlacementGroupId,
-    /// How much it takes of slots or, in a group, of its bundles, in hundredths.
+    /// Hundredths of a slot or, in a group, of its bundles that the actor takes.
     takes: u32,
     target: (Target, NodeId),
     needs: Needs,
@@ -59,9 +59,9 @@ struct Actor {
     constructed: Vec<WorkerId>,
     /// The processes that became it, or were to.
     lives: BTreeSet<WorkerId>,
-    /// Where it was to be made, in each incarnation.
+    /// The nodes on which the actor was to be made, by incarnation.
     places: BTreeSet<(u32, NodeId)>,
-    /// Its last handle is gone.
+    /// The last handle of the actor is gone.
     is_unheld: bool,
     /// The actor may be over for good: it was killed for good, its constructor raised, or no process could be made.
     is_over: bool,
@@ -94,7 +94,7 @@ pub struct History {
     apart: BTreeSet<(WorkerId, WorkerId)>,
     /// Processes, and nodes to whose daemons their connection broke.
     parted: BTreeSet<(WorkerId, NodeId)>,
-    /// How many processes could not be made on each node.
+    /// Number of processes that could not be made on each node.
     starts_failed: BTreeMap<NodeId, u32>,
     calls: BTreeMap<TaskId, Call>,
     /// The owner of each call and each `put`.
@@ -103,7 +103,7 @@ pub struct History {
     parents: BTreeMap<TaskId, TaskId>,
     /// Calls that raise each time, and are tried again each time.
     raise_again: BTreeSet<TaskId>,
-    /// Where a call is to run, if that matters.
+    /// The target of each call that has one, with its node.
     targets: BTreeMap<TaskId, (Target, NodeId)>,
     /// Calls that somebody cancelled, and whether with those that they made.
     cancelled: BTreeMap<TaskId, bool>,
@@ -122,13 +122,13 @@ pub struct History {
     asked: BTreeMap<(WorkerId, u64), ObjectId>,
     /// Objects for which a node that was asked for them had no room.
     without_room: BTreeSet<ObjectId>,
-    /// When each process was told last that there is no room for an object.
+    /// The time at which each process was told last that there is no room for an object.
     refused_at: BTreeMap<(WorkerId, ObjectId), u64>,
     /// Nodes that were told to hand over what they have, and to leave.
     drained: BTreeSet<NodeId>,
     /// Objects that a disk did not give back.
     unreadable: BTreeSet<ObjectId>,
-    /// Where each object was written.
+    /// The nodes on which each object was written.
     written: BTreeMap<ObjectId, BTreeSet<NodeId>>,
     /// The number of items that readers have taken, of each generator whose items are bound.
     taken: BTreeMap<TaskId, u32>,

@@ -29,7 +29,7 @@ pub struct Reading {
     pub by: WorkerId,
     /// The object in whose place the error is; `None`: it came through the argument of a call.
     pub object: Option<ObjectId>,
-    /// When the reader began to read, in microseconds.
+    /// The time at which the reader began to read, in microseconds.
     pub since: u64,
 }
 

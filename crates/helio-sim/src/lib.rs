@@ -64,10 +64,10 @@ use crate::rng::{Rng, mix};
 use crate::trace::Trace;
 use crate::world::World;
 
-/// How a run went.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// Its seed.
+    /// The seed of the run.
     pub seed: u64,
     /// The violations that were found; empty in a good run.
     pub violations: Vec<String>,
@@ -75,7 +75,7 @@ pub struct Report {
     pub hash: u64,
     /// The number of events that the run took in.
     pub steps: u64,
-    /// How long it took in its own time, in microseconds.
+    /// Microseconds that the run took in its own time.
     pub took_us: u64,
     /// Counts of the operations and faults, by name.
     pub counts: BTreeMap<&'static str, u64>,
@@ -129,7 +129,8 @@ const ELEVENTH_SCENES: u64 = 0x656c_6576_656e;
 const PLAIN: u64 = 0x706c_6169_6e73;
 /// The number of the random stream that decides, from the eleventh edition on, which edition's scenes a run has.
 const ANY_SCENE: u64 = 0x616e_795f_6f66;
-/// How many scenes there is room for: one that comes takes runs that have none, and the others keep theirs.
+/// Number of scenes that there is room for: one that comes takes runs that have none, and the others keep
+/// theirs.
 const SCENES_MAX: u64 = 48;
 
 /// The plan of a seed, changed, the programs of its drivers, and the chance that decides the rest.
@@ -148,7 +149,7 @@ fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<V
     (plan, scripts, rng)
 }
 
-/// How a plan gets a scene of one edition: one run in so many of those without a scene.
+/// Gives a plan a scene of one edition: one run in so many of those without a scene.
 type DrawScene = fn(&mut Plan, &mut Rng, u64);
 
 /// Each edition's scenes: how many there are, the random stream that decides on them, and the share of the runs without a
@@ -228,7 +229,7 @@ fn run_changed(
     }
 }
 
-/// How to see a failure again and how to make it small, with the end of its trace.
+/// Returns how to see a failure again and how to make it small, with the end of its trace.
 #[must_use]
 pub fn explain(seed: u64, lines_max: usize) -> String {
     let report = run(seed, lines_max);

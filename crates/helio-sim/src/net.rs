@@ -54,7 +54,7 @@ pub enum What {
     Closed,
 }
 
-/// One simulated connection between two processes.
+/// A simulated connection between two processes.
 #[derive(Debug)]
 pub struct Link {
     /// The kind of the two ends.
@@ -63,7 +63,7 @@ pub struct Link {
     pub ends: [End; 2],
     /// The epoch in the connector's greeting.
     pub epoch: u32,
-    /// When the last message to each side arrives.
+    /// The time at which the last message to each side arrives.
     last: [u64; 2],
     /// After this moment nothing more arrives at that side.
     cut: [Option<u64>; 2],
@@ -88,7 +88,7 @@ pub struct Net {
     delay_us_max: u64,
 }
 
-/// Something arrives at `side` of `link`, at a moment.
+/// The arrival of a message at `side` of `link`, at a moment.
 #[derive(Debug)]
 pub struct Arrival {
     /// The moment, in simulated microseconds.

@@ -27,13 +27,13 @@ use labels::{env_of, zone};
 
 const RETRY_US_MIN: u64 = 5_000;
 const RETRY_US_MAX: u64 = RECONNECT_MS_MAX * 1000;
-/// How much of an object travels in one message; small, so that pulls are interrupted midway.
+/// Bytes of an object that travel in one message; few, so that pulls are interrupted midway.
 const CHUNK: u64 = 512;
 /// From which size on objects have connections of their own: some have, some do not.
 const BULK_MIN: u64 = 700;
-/// How much may be laid on disk for readers.
+/// Bytes that may be laid on disk for readers.
 const OVERFLOW: u64 = 4 << 20;
-/// How long who writes waits for room, in milliseconds.
+/// Milliseconds that a writer waits for room.
 const ROOM_MS_MAX: u64 = 5_000;
 
 /// Returns a checksum: texts that differ in one byte have different ones.
@@ -69,7 +69,7 @@ pub(crate) struct NodeHost {
     serving: BTreeMap<(u64, u64), Serving>,
     /// Objects whose bytes this shell writes by itself, by the number of their pull: where, and how many.
     receiving: BTreeMap<u64, (u64, u64)>,
-    /// When it heard the control service last.
+    /// The time at which the node heard the control service last.
     control_said_at: u64,
     status_at: u64,
     alarm: Alarm,
@@ -82,13 +82,13 @@ pub(crate) struct NodeHost {
     is_to_stay: bool,
     /// The node has offered objects to another one since it was told to leave.
     has_offered: bool,
-    /// When it is to wait no longer for what runs there, by its own clock.
+    /// The time until which the node waits for what runs there, by its own clock.
     due_ms: Option<u64>,
     /// The node has handed over its objects, and ends.
     pub(crate) has_left: bool,
     /// The node ends, and starts anew as another node.
     pub(crate) is_to_rejoin: bool,
-    /// Its workers are to stand still, or to go on.
+    /// The order to the node's workers to stand still, or to go on.
     pub(crate) suspends: Option<bool>,
     /// The workers that the node ends now end for want of memory.
     is_starving: bool,
@@ -102,11 +102,11 @@ pub(crate) struct NodeHost {
     pub(crate) disk: BTreeMap<ObjectId, Vec<u8>>,
     /// Whether its disk is full.
     pub(crate) disk_is_full: bool,
-    /// Its disk fails every write and every read.
+    /// The node's disk fails every write and every read.
     pub(crate) disk_is_broken: bool,
-    /// When its disk did not take something last.
+    /// The time at which the node's disk refused an object last.
     disk_refused_at: Option<u64>,
-    /// When its disk had no room for something last.
+    /// The time at which the node's disk had no room for an object last.
     disk_full_at: Option<u64>,
 }
 
@@ -208,7 +208,7 @@ impl NodeHost {
         }
     }
 
-    /// Its clock has jumped: what was to happen later may be due.
+    /// Takes a jump of the node's clock into account: what was to happen later may be due.
     pub(crate) fn clock_jumped(&mut self, core: &mut Core) {
         self.apply(core, Event::Tick);
     }

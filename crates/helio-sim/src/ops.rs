@@ -8,10 +8,10 @@ use crate::rng::Rng;
 /// The name of the resource of most bundles, of which nodes have little.
 pub(crate) const ROOM: &str = "room";
 
-/// How many groups a driver leaves.
+/// Number of groups that a driver leaves.
 pub(crate) const KEPT_MAX: u32 = 2;
 
-/// Where a task is to run.
+/// The nodes on which a task is to run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Target {
     /// On any node: the task has no scheduling strategy.
@@ -23,11 +23,11 @@ pub enum Target {
     Zone,
     /// On the node of its caller and nowhere else.
     Here,
-    /// There if that may be.
+    /// On the node of its caller if that may be.
     RatherHere,
     /// On a node of the caller's choice and nowhere else.
     There,
-    /// There if that may be.
+    /// On the node of the caller's choice if that may be.
     RatherThere,
     /// On nodes outside the head's zone.
     OtherZone,
@@ -147,9 +147,9 @@ pub(crate) enum Env {
     /// The job's, which is none.
     #[default]
     Job,
-    /// One with a variable of its own.
+    /// An environment with a variable of its own.
     Own,
-    /// One that can never be made.
+    /// An environment that can never be made.
     Broken,
 }
 
@@ -185,11 +185,11 @@ pub(crate) struct CallOp {
     pub(crate) cpu: u32,
     /// Streaming: how many unread items are allowed.
     pub(crate) backpressure: u32,
-    /// Where the returns go, or the stream.
+    /// The slots for the returns, or for the stream.
     pub(crate) to: Vec<Slot>,
     /// The placement group that it runs in.
     pub(crate) place: Option<GroupBundle>,
-    /// Where it runs if it runs in none.
+    /// The nodes on which the call runs if it runs in no group.
     pub(crate) target: Target,
     pub(crate) needs: Needs,
 }
@@ -208,12 +208,12 @@ pub(crate) struct GroupBundle {
 #[derive(Clone, Debug)]
 pub(crate) struct GroupOp {
     pub(crate) to: Slot,
-    /// Where the reference goes that is ready when it is placed.
+    /// The slot for the reference that is ready when the group is placed.
     pub(crate) ready: Slot,
     pub(crate) resource: &'static str,
-    /// How much of it each bundle has.
+    /// The amount of the resource in each bundle.
     pub(crate) bundles: Vec<u32>,
-    /// How many hundredths of a GPU each has.
+    /// Hundredths of a GPU in each bundle.
     pub(crate) gpu: u32,
     pub(crate) strategy: GroupStrategy,
     pub(crate) detached: bool,
@@ -236,9 +236,9 @@ pub(crate) struct ActorOp {
     pub(crate) to: Slot,
     /// The placement group that it lives in.
     pub(crate) place: Option<GroupBundle>,
-    /// Where it lives if it lives in none.
+    /// The nodes on which the actor lives if it lives in no group.
     pub(crate) target: Target,
-    /// Its methods are coroutines.
+    /// The actor's methods are coroutines.
     pub(crate) is_async: bool,
     pub(crate) needs: Needs,
 }

@@ -8,7 +8,7 @@ use crate::ops::KEPT_MAX;
 pub use crate::ops::Target;
 use crate::rng::Rng;
 
-/// Something that breaks.
+/// A fault that the plan puts into a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// A worker is killed.
@@ -32,7 +32,7 @@ pub enum Fault {
     PowerOff,
     /// The control service dies and starts again from its durable records, after so many microseconds.
     Control {
-        /// How long it is away.
+        /// Microseconds that the control service is away.
         away_us: u64,
     },
     /// A connection between two processes on different nodes breaks.
@@ -47,19 +47,19 @@ pub enum Fault {
     LostOrder(Order),
     /// A process stands still for so many microseconds, as under SIGSTOP, and goes on.
     HangProcess {
-        /// How long it stands still.
+        /// Microseconds that the process stands still.
         for_us: u64,
     },
     /// A daemon stands still; the head's stands still together with the control service, which shares its
     /// process.
     HangNode {
-        /// How long it stands still.
+        /// Microseconds that the node stands still.
         for_us: u64,
     },
     /// The network between two groups of nodes carries nothing, in one direction or in both, and then
     /// delivers what was sent, as TCP does.
     Partition {
-        /// How long it carries nothing.
+        /// Microseconds that the network carries nothing.
         for_us: u64,
         /// The direction that is blocked.
         way: Way,
@@ -67,7 +67,7 @@ pub enum Fault {
     /// The head's machine is lost with everything on it but the durable records; another head starts from
     /// them after so many microseconds.
     Head {
-        /// How long there is no head.
+        /// Microseconds that there is no head.
         away_us: u64,
     },
     /// The control service dies between two actions of one `apply`, and starts again.
@@ -87,29 +87,29 @@ pub enum Fault {
     },
     /// A node's disk is full for so many microseconds.
     DiskFull {
-        /// How long every write fails.
+        /// Microseconds that every write fails.
         for_us: u64,
     },
     /// A node's disk fails every write and every read for so many microseconds.
     DiskBroken {
-        /// How long it fails.
+        /// Microseconds that the disk fails.
         for_us: u64,
     },
     /// The disk of the head's machine has no room for durable records for so many microseconds.
     HeadDiskFull {
-        /// How long every commit fails.
+        /// Microseconds that every commit fails.
         for_us: u64,
     },
     /// A commit takes so many microseconds, in which the control service does nothing else.
     SlowCommit {
-        /// How long it takes.
+        /// Microseconds that the commit takes.
         for_us: u64,
     },
     /// A byte changes of a file on some node's disk.
     Damage,
     /// The connections of a process take a few bytes at a time for so many microseconds.
     PushBack {
-        /// How long they push back.
+        /// Microseconds that the connections push back.
         for_us: u64,
     },
     /// A connection that pushes back breaks in the middle of a message.
@@ -121,11 +121,12 @@ pub enum Fault {
     },
     /// A node's machine is short of memory, and its monitor ends a worker.
     Memory,
-    /// The same, of a node on which calls run that may be tried again, and others that may not.
+    /// The same shortage on a node on which calls run that may be tried again, and others that may
+    /// not.
     Squeeze,
     /// A node is told to hand over what it has, and to leave; never the head.
     Drain,
-    /// The same, and what runs there has so many milliseconds to end.
+    /// A node is told to leave, and the work there has so many milliseconds to end.
     DrainBy {
         /// The grace until the node ends, in milliseconds.
         grace_ms: u64,
@@ -136,7 +137,7 @@ pub enum Fault {
     Join,
     /// All machines stand still at once for so many microseconds, as under a debugger of virtual machines.
     Suspend {
-        /// How long they stand still.
+        /// Microseconds that the machines stand still.
         for_us: u64,
     },
 }
@@ -266,15 +267,17 @@ pub enum Way {
 pub enum Ending {
     /// The drivers end.
     Drivers,
-    /// Somebody asks for the end of the cluster.
+    /// The cluster is asked to end.
     Stop,
-    /// The same, right after a restart of the control service.
+    /// The cluster is asked to end right after a restart of the control service.
     StopAfterRestart,
-    /// The same, while a daemon has no connection.
+    /// The cluster is asked to end while a daemon has no connection.
     StopWhileCut,
-    /// The same, while a daemon stands still, which goes on when another cluster is at the address.
+    /// The cluster is asked to end while a daemon stands still, which goes on when another cluster
+    /// is at the address.
     StopWhileHung,
-    /// The same, and that daemon's connection is broken, so that it never hears of the stop.
+    /// The cluster is asked to end while a daemon stands still whose connection is broken, so that
+    /// it never hears of the stop.
     StopUnheard,
 }
 
@@ -285,21 +288,21 @@ pub struct Plan {
     pub edition: u32,
     /// CPUs of each node; the first is the head.
     pub cpus: Vec<u32>,
-    /// How many workers a node may start at a time.
+    /// Maximum number of workers that a node starts at a time.
     pub starts_max: usize,
-    /// How many idle workers a node keeps.
+    /// Number of idle workers that a node keeps.
     pub idle_max: usize,
     /// The length of a node's memory file, in bytes; in a small one objects go to disk.
     pub store_size: u64,
     /// The longest that a message takes, in microseconds.
     pub delay_us_max: u64,
-    /// How many drivers there are.
+    /// Number of drivers.
     pub n_drivers: usize,
-    /// How many operations a driver's program has.
+    /// Number of operations of a driver's program.
     pub n_ops: u64,
     /// The faults, each with the time at which it happens.
     pub faults: Vec<(u64, Fault)>,
-    /// One in so many worker processes cannot be made; 0: none.
+    /// The share of worker processes that cannot be made, as one in so many; 0: none.
     pub start_failures: u64,
     /// Programs end actors and calls by force.
     pub has_kills: bool,
@@ -308,37 +311,38 @@ pub struct Plan {
     /// Methods of actors may wait for other values. Where values are lost, a method that is made again may wait, through a
     /// call of its own, for a value that only another method of its actor makes again, which stands behind it.
     pub methods_wait: bool,
-    /// How many slots each node has, of which actors take a quarter each.
+    /// Number of slots of each node, of which actors take a quarter each.
     pub slots: u32,
-    /// How far the clocks of daemons and of the control service may differ, in milliseconds.
+    /// Milliseconds by which the clocks of daemons and of the control service may differ.
     pub skew_ms_max: u64,
     /// The scene that the programs come back to.
     pub scene: Option<Scene>,
-    /// How many GPUs each node has.
+    /// Number of GPUs of each node.
     pub gpus: u32,
     /// The rate by which clocks are too fast or too slow at most, in millionths.
     pub drift_ppm_max: u64,
-    /// How long a process takes at most to end that its daemon kills, in microseconds.
+    /// Microseconds that a process takes at most to end that its daemon kills.
     pub kill_us_max: u64,
-    /// How long a process tries at most to reach one on the other side of a partition, in microseconds; 0: until that is
+    /// Microseconds for which a process tries at most to reach one on the other side of a partition; 0: until that is
     /// over.
     pub reach_us_max: u64,
     /// The end of the run, when all programs are done; `None`: it is drawn then.
     pub ending: Option<Ending>,
 }
 
-/// How many nodes a cluster has at most.
+/// Maximum number of nodes of a cluster.
 pub(crate) const NODES_MAX: usize = 8;
 
-/// How long a run's drivers have, in microseconds of its own time.
+/// Microseconds of a run's own time that its drivers have.
 pub(crate) const RUN_US_MAX: u64 = 240_000_000;
-/// How long a single wait of user code may take: longer than every timeout of the system in a row.
+/// Microseconds that a single wait of user code may take: longer than every timeout of the system
+/// in a row.
 pub(crate) const WAIT_US_MAX: u64 = 60_000_000;
-/// How long everything has to come to rest once the programs are done.
+/// Microseconds in which everything has to come to rest once the programs are done.
 pub(crate) const SETTLE_US: u64 = 25_000_000;
 /// The last part of that, in which daemons have no news.
 pub(crate) const REST_US: u64 = 8_000_000;
-/// But few: idle workers end, one after the other.
+/// Maximum number of views in that part: idle workers end, one after the other.
 pub(crate) const REST_VIEWS_MAX: u64 = 24;
 
 impl Plan {
@@ -406,7 +410,8 @@ impl Plan {
         self.start_failures = 0;
     }
 
-    /// As [`Plan::draw`] does it now and then: the first node dies 90 ms after `start`, in microseconds.
+    /// Loses nodes as [`Plan::draw`] does it now and then: the first node dies 90 ms after `start`, in
+    /// microseconds.
     pub fn lose_nodes_from(&mut self, start: u64) {
         self.cpus = vec![1, 3, 3, 3];
         // All actors may live on the node that is left.
@@ -461,7 +466,8 @@ impl Plan {
         !self.faults.iter().all(|(_, fault)| harmless(fault))
     }
 
-    /// How much the head has of what no program gives back: enough for all that they keep.
+    /// Returns the head's amount of the resource that no program gives back: enough for all that
+    /// they keep.
     pub(crate) fn keep(&self) -> f64 {
         f64::from(KEPT_MAX) * self.n_drivers as f64
     }
@@ -518,20 +524,21 @@ impl Plan {
     }
 }
 
-/// How far a clock jumps at most, in microseconds.
+/// Microseconds by which a clock jumps at most.
 const JUMP_US_MAX: u64 = 30_000_000;
-/// How wrong a clock is at most, in millionths: twice what the kernel lets a time service correct.
+/// Millionths by which a clock is wrong at most: twice what the kernel lets a time service correct.
 const DRIFT_PPM_MAX: u64 = 1_000;
 
-/// How many kinds of faults [`Plan::draw`] chooses from, now and in the first edition.
+/// Number of kinds of faults that [`Plan::draw`] chooses from.
 const FAULT_KINDS: u64 = 21;
+/// The same number in the first edition.
 const FAULT_KINDS_BEFORE: u64 = 17;
 
 /// A node that is not heard for less than this is never taken for dead, in microseconds: what the control
 /// service allows, less the time from one heartbeat to the next and what a message takes.
 pub(crate) const SILENCE_US_MIN: u64 = (HEARTBEATS_MISSED_MAX - 2) * HEARTBEAT_MS * 1000;
 
-/// How long something stands still: mostly so short that nothing may come of it.
+/// Draws the time of a standstill: mostly so short that nothing may come of it.
 fn hang(rng: &mut Rng) -> u64 {
     if rng.one_in(3) { rng.range(5_000_000, 14_000_000) } else { rng.range(10_000, SILENCE_US_MIN) }
 }

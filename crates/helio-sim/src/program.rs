@@ -21,7 +21,7 @@ use crate::ops::{
 use crate::plan::{Plan, Scene};
 use crate::rng::Rng;
 
-/// How many values a driver reads at a time.
+/// Number of values that a driver reads at a time.
 const READ_MAX: usize = 3;
 
 /// Draws a driver's program.
@@ -411,7 +411,7 @@ impl<'a> Author<'a> {
     }
 }
 
-/// How many values a call of that kind returns.
+/// Returns the number of values that a call of that kind returns.
 pub(crate) fn returns(call_op: &CallOp) -> u32 {
     if call_op.job == Stream { STREAMING } else { call_op.to.len() as u32 }
 }

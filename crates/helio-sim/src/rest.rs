@@ -9,16 +9,16 @@ use crate::ops::{CallOp, Job, Needs, Op, Target};
 use crate::plan::{Ending, REST_US, REST_VIEWS_MAX, RUN_US_MAX, SETTLE_US};
 use crate::world::World;
 
-/// How long the control service is away when it is restarted at rest.
+/// Microseconds that the control service is away when it is restarted at rest.
 const RESTART_US: u64 = 200_000;
 
 /// By how much at most somebody asks for the end later than something has happened.
 const STOP_LATER_US: u64 = 1_500_000;
 
-/// How long a cluster takes at most to end: who is away for a moment is waited for.
+/// Microseconds that a cluster takes at most to end: who is away for a moment is waited for.
 const STOP_US: u64 = (LATE_NODES_MS + RECONNECT_MS_MAX) * 1000;
 
-/// How long a node hears nothing that misses a stop, in microseconds.
+/// Microseconds that a node hears nothing that misses a stop.
 const LATE_US: u64 = STOP_US + 5_000_000;
 
 impl World {
@@ -66,8 +66,8 @@ impl World {
         }
     }
 
-    /// Somebody asks for the end of the cluster while drivers and what they left idle are there: every node ends, and
-    /// with it all that lives on it; also where the control service has just started anew, or a node has no connection.
+    /// Asks for the end of the cluster while drivers and what they left idle are there: every node ends, and with it
+    /// all that lives on it; also where the control service has just started anew, or a node has no connection.
     fn stop_cluster(&mut self, ending: Ending) {
         let mut late = None;
         match ending {
@@ -118,7 +118,7 @@ impl World {
             .violation(format!("the cluster was stopped, and daemons {left:?}{service} go on"));
     }
 
-    /// Another cluster begins at the address of the one that was stopped, before a node hears anything again that belonged
+    /// Begins another cluster at the address of the one that was stopped, before a node hears anything again that belonged
     /// to that one: it ends, and does not join.
     fn begin_anew(&mut self, late: usize) {
         self.core.facts.count("sessions that followed another");
@@ -300,7 +300,7 @@ impl World {
         }
     }
 
-    /// One more driver: looks every acknowledged detached actor up, calls it and ends it.
+    /// Runs a last driver: looks every acknowledged detached actor up, calls it and ends it.
     fn close_up(&mut self) {
         self.check_detached_groups();
         let mut script = Vec::new();

@@ -7,7 +7,7 @@
 use crate::case::{Case, Part};
 use crate::{parts, run_case};
 
-/// How many schedules a smaller case is tried under.
+/// Number of schedules under which a smaller case is tried.
 const SCHEDULES: u64 = 12;
 
 /// The smallest case found that fails as `case` does, within `runs_max` runs; `None` when it does not fail.

@@ -8,7 +8,7 @@ use crate::rng::mix;
 #[derive(Debug, Default)]
 pub struct Trace {
     hash: u64,
-    /// How many steps there were.
+    /// Number of steps.
     pub steps: u64,
     /// The last lines, when they are kept.
     lines: VecDeque<String>,
@@ -28,7 +28,7 @@ impl Trace {
         self.kept_max > 0
     }
 
-    /// One step: what identifies it, and how it reads.
+    /// Adds a step: the bytes that identify it, and its text.
     pub fn step(&mut self, now: u64, kind: u64, bytes: &[u8], text: impl FnOnce() -> String) {
         self.steps += 1;
         let mut hash = mix(self.hash ^ now.rotate_left(20) ^ kind);

@@ -48,11 +48,11 @@ pub struct Body {
     pub kind: u32,
     /// Tells calls apart.
     pub salt: u64,
-    /// Its place among its caller's calls to the actor.
+    /// The position among its caller's calls to the actor.
     pub order: u64,
-    /// How many returns, items or children.
+    /// Number of returns, items or children.
     pub count: u32,
-    /// How deep children nest.
+    /// Depth to which children nest.
     pub depth: u32,
     /// The values of the arguments that are references.
     pub deps: Vec<Expect>,

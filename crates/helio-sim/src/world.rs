@@ -19,7 +19,7 @@ use crate::process::{Code, Process};
 pub(crate) struct World {
     pub(crate) core: Core,
     pub(crate) control: Option<ControlHost>,
-    /// How many lives the control service has had.
+    /// Number of lives that the control service has had.
     pub(crate) lives: u32,
     pub(crate) nodes: Vec<Option<NodeHost>>,
     /// The program of each driver.
@@ -36,10 +36,11 @@ pub(crate) struct World {
     ask_in: u32,
 }
 
-/// How many events a run may have: what goes round in a circle is found although no time passes there.
+/// Maximum number of events of a run: what goes round in a circle is found although no time passes
+/// there.
 const EVENTS_MAX: u64 = 1_000_000;
 
-/// How many events there are from one such question to the next.
+/// Number of events from one such question to the next.
 const ASK_EVERY: u32 = 97;
 
 impl World {

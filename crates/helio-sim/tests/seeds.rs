@@ -6,9 +6,9 @@ use std::fmt::Write;
 
 use helio_sim::case::Case;
 
-/// How many seeds every change has to pass.
+/// Number of seeds that every change has to pass.
 const SEEDS: u64 = 2_000;
-/// How many failures are explained before the rest is only counted.
+/// Number of failures that are explained; the rest is only counted.
 const EXPLAINED_MAX: usize = 3;
 
 /// OWN-1, STATE-1, STATE-2, SHM-1, LIMIT-1, WHY-1: see the crate's documentation for what a run checks.

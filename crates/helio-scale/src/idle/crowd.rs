@@ -22,23 +22,23 @@ use crate::nodes::{describe, node_id};
 /// The token of the measured service.
 pub(super) const TOKEN: &str = "of a measurement";
 
-/// How often a node sends a heartbeat.
+/// Time between two heartbeats of a node.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Frames of this length and less are decoded; a longer one is a view of nodes.
 const DECODED_MAX: usize = 1 << 10;
 
-/// How much is read at a time.
+/// Bytes that are read at a time.
 const READ_SIZE: usize = 256 << 10;
 
-/// How many nodes register before the others are told of them: a list of all nodes for each new one would
-/// else wait in the service's memory.
+/// Number of nodes that register before the others are told of them: a list of all nodes for each new one
+/// would else wait in the service's memory.
 const REGISTERED_AT_ONCE: usize = 500;
 
-/// How heartbeats come.
+/// The schedule of heartbeats.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beats {
-    /// How many rounds: in each, every node sends one.
+    /// Number of rounds: in each, every node sends one.
     pub(super) rounds: usize,
     /// The time from one round to the next.
     pub(super) every: Duration,
@@ -52,7 +52,7 @@ impl Beats {
         Self { rounds: seconds, every: HEARTBEAT, are_spread: true }
     }
 
-    /// When the heartbeat of that number is due, from the start.
+    /// Returns the time of the heartbeat of that number, from the start.
     fn due(&self, number: usize, n_nodes: usize) -> Duration {
         let rounds = if self.are_spread {
             number as f64 / n_nodes as f64
@@ -72,7 +72,7 @@ pub(super) struct Traffic {
     pub(super) answers: u64,
     /// Registrations that were accepted.
     pub(super) accepted: u64,
-    /// Everything else that came, in bytes.
+    /// Bytes of all other messages that came.
     pub(super) other_bytes: u64,
 }
 
@@ -81,7 +81,7 @@ struct Node {
     stream: UnixStream,
     /// The beginning of the frame that is arriving, with its length.
     begun: Vec<u8>,
-    /// How much of a long frame is to be passed over.
+    /// Bytes of a long frame that are to be passed over.
     passed_over: usize,
     /// A heartbeat was answered since this was last asked.
     is_answered: bool,
@@ -93,7 +93,7 @@ pub(super) struct Crowd {
     epoll: OwnedFd,
     buffer: Vec<u8>,
     traffic: Traffic,
-    /// Why the service turned a node away.
+    /// The reason why the service turned a node away.
     refusal: Option<String>,
 }
 

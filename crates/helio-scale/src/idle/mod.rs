@@ -23,10 +23,11 @@ use crowd::{Beats, Crowd};
 /// Descriptors of a process that are not connections of nodes.
 const DESCRIPTORS: usize = 64;
 
-/// How long answers may take.
+/// Time that answers may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many heartbeats of a hundred may stay without an answer, because two of a node came close together.
+/// Number of heartbeats of a hundred that may stay without an answer, because two of a node came close
+/// together.
 const UNANSWERED_MAX: u64 = 5;
 
 /// From one round to the next when most heartbeats are to stay without an answer: nodes are told that they
@@ -36,7 +37,7 @@ const UNANSWERED: Duration = Duration::from_millis(100);
 /// The cost of an idle cluster of some size for a real control service.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Idle {
-    /// How many nodes.
+    /// Number of nodes.
     pub n_nodes: usize,
     /// CPU time of one second in which connections are open and no heartbeat comes, in nanoseconds.
     pub ticks_ns: Spread,
@@ -55,12 +56,12 @@ pub struct Message {
     pub answer_ns: f64,
 }
 
-/// How long is measured.
+/// The length of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The length of one reading, in seconds.
     pub seconds: usize,
-    /// How many readings: the median counts, and half of them tell the spread.
+    /// Number of readings: the median counts, and half of them tell the spread.
     pub readings: usize,
     /// The nodes have been told of each other when nothing has come for so long.
     pub quiet: Duration,
@@ -163,7 +164,7 @@ impl Service {
         }
     }
 
-    /// Its CPU time until now, in nanoseconds.
+    /// Returns the CPU time of the service until now, in nanoseconds.
     fn cpu_ns(&mut self) -> Result<u64, String> {
         writeln!(self.lines).map_err(|error| format!("the control service ended: {error}"))?;
         self.answer()?.parse().map_err(|_| "the control service answered nonsense".to_owned())
@@ -179,7 +180,8 @@ impl Drop for Service {
     }
 }
 
-/// How many nodes the limit of descriptors allows, which is raised as far as this process may.
+/// Returns the number of nodes that the limit of descriptors allows; the limit is raised as far as
+/// this process may.
 #[must_use]
 pub fn nodes_max() -> usize {
     let limit = getrlimit(Resource::Nofile);

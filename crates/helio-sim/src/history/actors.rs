@@ -31,7 +31,7 @@ impl History {
         self.actors.entry(actor).or_default().target = (target, node);
     }
 
-    /// Where an actor is to live, and on which node, where it is one.
+    /// Returns the target of an actor, and its node where it is one.
     #[must_use]
     pub fn actor_target(&self, actor: ActorId) -> (Target, NodeId) {
         self.actors.get(&actor).map(|known| known.target).unwrap_or_default()
@@ -168,7 +168,8 @@ impl History {
         })
     }
 
-    /// How often an actor was to begin a life, and how many lives it may have; `None`: without end.
+    /// Returns the number of lives that an actor was to begin, and the number that it may have;
+    /// `None`: no limit.
     #[must_use]
     pub fn lives(&self, actor: ActorId) -> (i64, Option<i64>) {
         let Some(known) = self.actors.get(&actor) else { return (0, None) };

@@ -4,8 +4,9 @@ use helio_types::{ActorId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId}
 
 use super::{Call, History};
 
-/// How long a task waits after its worker was ended for want of memory for the first time, and at most, in microseconds.
+/// Microseconds that a task waits after its worker was ended for want of memory for the first time.
 const OOM_DELAY_US: u64 = 1_000_000;
+/// The longest such wait.
 const OOM_DELAY_US_MAX: u64 = 60_000_000;
 
 use crate::ops::{Env, Needs, Target};
@@ -32,7 +33,8 @@ impl History {
         self.raise_again.insert(task);
     }
 
-    /// How often a call was tried that raises each time, and how often it had to be.
+    /// Returns the number of tries of a call that raises each time, and the number that it had to
+    /// have.
     #[must_use]
     pub fn raised_after(&self, task: TaskId) -> Option<(usize, usize)> {
         let call = self.calls.get(&task).filter(|_| self.raise_again.contains(&task))?;
@@ -46,7 +48,7 @@ impl History {
         }
     }
 
-    /// Where a task is to run, and on which node, where it is one.
+    /// Returns the target of a task, and its node where it is one.
     #[must_use]
     pub fn target(&self, task: TaskId) -> (Target, NodeId) {
         self.targets.get(&task).copied().unwrap_or_default()
@@ -87,7 +89,7 @@ impl History {
         }
     }
 
-    /// How many calls of a process to an actor have no reply.
+    /// Returns the number of a process's calls to an actor that have no reply.
     #[must_use]
     pub fn unanswered(&self, caller: WorkerId, actor: ActorId) -> usize {
         let of_actor = self.calls.iter().filter(|(task, call)| {
@@ -96,7 +98,8 @@ impl History {
         of_actor.count()
     }
 
-    /// How many calls and actors need the runtime environment that can never be made.
+    /// Returns the number of calls and actors that need the runtime environment that can never be
+    /// made.
     #[must_use]
     pub fn asked_for_broken_env(&self) -> usize {
         let calls = self.calls.values().map(|call| call.needs);
@@ -241,7 +244,7 @@ impl History {
         children.map(|(task, _)| *task).collect()
     }
 
-    /// How often a call may have begun that its owner was told to stop.
+    /// Returns the number of times that a call may have begun whose owner was told to stop it.
     #[must_use]
     pub fn begun_max(&self, task: TaskId) -> Option<usize> {
         self.calls.get(&task)?.begun_max
@@ -265,13 +268,13 @@ impl History {
         Some((call.group, call.takes))
     }
 
-    /// How often a call may be tried again; `None`: it is not a call.
+    /// Returns the number of retries of a call; `None`: it is not a call.
     #[must_use]
     pub fn retries(&self, task: TaskId) -> Option<i32> {
         self.calls.get(&task).map(|call| call.retries)
     }
 
-    /// How many hundredths of a CPU a call takes that runs in no placement group.
+    /// Returns the hundredths of a CPU that a call takes which runs in no placement group.
     #[must_use]
     pub fn takes_cpu(&self, task: TaskId) -> u32 {
         let call = self.calls.get(&task).filter(|call| call.group.is_nil());
@@ -289,7 +292,8 @@ impl History {
         self.calls.entry(task).or_default().missed.push(to);
     }
 
-    /// How often a call was sent to a worker that was lost since, or that came to its end: the tries that count.
+    /// Returns the number of tries of a call that count: those on a worker that was lost since, or that came to
+    /// their end.
     #[must_use]
     pub fn tries(&self, task: TaskId) -> usize {
         let Some(call) = self.calls.get(&task) else { return 0 };
@@ -299,7 +303,7 @@ impl History {
         call.sent.iter().filter(counts).count() + call.missed.len()
     }
 
-    /// How often a call was begun by a worker that ended for want of memory.
+    /// Returns the number of times that a call was begun by a worker that ended for want of memory.
     #[must_use]
     pub fn times_starved(&self, task: TaskId) -> usize {
         let Some(call) = self.calls.get(&task) else { return 0 };
@@ -405,7 +409,8 @@ impl History {
         self.left.insert(task);
     }
 
-    /// How many items of a generator that has made so many nobody has taken; 0 where nobody is to take any.
+    /// Returns the number of items of a generator that has made so many which nobody has taken; 0 where
+    /// nobody is to take any.
     #[must_use]
     pub fn items_unread(&self, task: TaskId, made: u32) -> u32 {
         let Some(call) = self.calls.get(&task) else { return 0 };

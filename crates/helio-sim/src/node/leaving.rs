@@ -6,7 +6,7 @@ use helio_proto::encode;
 use super::NodeHost;
 use crate::core::Core;
 
-/// How long an order takes at most that is given again after it was lost with its connection, in microseconds.
+/// Microseconds that an order takes at most that is given again after it was lost with its connection.
 const HEARD_US: u64 = 8_000_000;
 
 impl NodeHost {

@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 use super::{DRIFT_PPM_MAX, Fault, JUMP_US_MAX, Order, Plan, SILENCE_US_MIN, Scene, Way};
 use crate::rng::Rng;
 
-/// How long a process takes to end whose memory and devices the kernel takes back slowly, in microseconds.
+/// Microseconds that a process takes to end whose memory and devices the kernel takes back slowly.
 const KILL_US_MAX: u64 = 300_000;
 
-/// How long the kernel looks for a machine that does not answer, in microseconds.
+/// Microseconds that the kernel looks for a machine that does not answer.
 const REACH_US_MAX: u64 = 1_500_000;
 
 impl Plan {

@@ -1,4 +1,4 @@
-//! How a simulated actor takes its calls, as everybody knows who knows its id.
+//! The way in which a simulated actor takes its calls, which its id tells.
 
 use helio_types::ActorId;
 

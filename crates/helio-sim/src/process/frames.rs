@@ -42,7 +42,7 @@ pub(crate) enum Wait {
     News,
 }
 
-/// One running function, method or driver: the rest of its script, its values, and what it waits for.
+/// A running function, method or driver: the rest of its script, its values, and what it waits for.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) kind: Kind,
@@ -53,9 +53,9 @@ pub(crate) struct Frame {
     pub(super) slots: BTreeMap<Slot, Held>,
     pub(super) wait: Wait,
     pub(super) since: u64,
-    /// When it began to read.
+    /// The time at which the frame began to read.
     pub(super) read_since: u64,
-    /// When a read or a wait is given up.
+    /// The time at which a read or a wait is given up.
     pub(super) deadline: Option<u64>,
     /// The thread that it runs on.
     pub(super) thread: u64,

@@ -43,14 +43,14 @@ type Machine = helio_process_state::Process<Arena>;
 /// its worker runs no other, and what else it needs.
 type ClassKey = (JobId, u32, Option<(PlacementGroupId, i64)>, (Target, NodeId), bool, Needs);
 
-/// One simulated driver or worker: the machine of a process, and the user code that runs on it.
+/// A simulated driver or worker: the machine of a process, and the user code that runs on it.
 pub(crate) struct Process {
     pub(crate) pid: usize,
     pub(crate) node: usize,
     pub(crate) id: WorkerId,
     pub(crate) is_driver: bool,
     pub(crate) is_alive: bool,
-    /// Its end is nobody's loss.
+    /// The end of the process is nobody's loss.
     pub(crate) is_spared: bool,
     /// Present once the daemon has answered the registration.
     machine: Option<Machine>,
@@ -173,7 +173,7 @@ impl Process {
         self.machine.as_ref().map(Machine::owner)
     }
 
-    /// How many objects the machine has pinned.
+    /// Returns the number of objects that the machine has pinned.
     pub(crate) fn pins_count(&self) -> usize {
         self.machine.as_ref().map_or(0, Machine::pins_count)
     }
@@ -619,8 +619,8 @@ impl Process {
 
 /// The bytes that a connection which pushes back takes at once.
 const TAKEN_MIN: usize = 8;
-/// When it takes more, at the latest, in microseconds.
+/// Microseconds after which it takes more, at the latest.
 const TAKES_AGAIN_US: u64 = 20_000;
 
-/// Why a process ends that its daemon, or its own code, asked to end.
+/// The reason of the end of a process that its daemon, or its own code, asked to end.
 pub(crate) const ASKED_TO_END: &str = "it was asked to end";

@@ -24,7 +24,7 @@ use crate::program::returns;
 use crate::rng::hash;
 use crate::value::{Body, Expect, Inner, Val};
 
-/// Where a call or an actor goes.
+/// Returns the strategy of a call or an actor.
 fn strategy(frame: &Frame, place: Option<GroupBundle>) -> Strategy {
     let group = place.and_then(|place| Some((place, frame.slots.get(&place.slot)?)));
     let Some((place, Held::Group { id })) = group else { return Strategy::default() };
@@ -72,10 +72,10 @@ pub(super) fn in_space(name: &str) -> (&str, &str) {
     name.split_once('/').unwrap_or(("sim", name))
 }
 
-/// How many hundredths an actor takes of the bundles that it lives in.
+/// Hundredths that an actor takes of the bundles that it lives in.
 const IN_GROUP: u32 = 10;
 
-/// How long the user waits before a value for which there was no room is written again.
+/// Microseconds that the user waits before a value for which there was no room is written again.
 const WRITE_AGAIN_US: u64 = 100_000;
 
 impl Process {

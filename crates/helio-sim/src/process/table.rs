@@ -13,9 +13,9 @@ use super::Process;
 use super::frames::{Frame, Step, Wait};
 use crate::core::Core;
 
-/// How long the user waits before a write for which the head had no room is tried again.
+/// Microseconds that the user waits before a write for which the head had no room is tried again.
 const WRITE_AGAIN_US: u64 = 100_000;
-/// When everybody knows of a driver that it has ended, at the latest, in microseconds.
+/// Microseconds after which everybody knows of a driver that it has ended, at the latest.
 const JOB_END_US_MAX: u64 = 20_000_000;
 /// The namespace of all keys.
 const SPACE: &str = "sim";

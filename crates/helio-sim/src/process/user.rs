@@ -24,7 +24,7 @@ use crate::value::{Body, Inner, raised};
 
 /// A worker's wait longer than this is told to the daemon.
 const BLOCKED_AFTER_US: u64 = 800;
-/// How long a program waits until it looks again whether a node hands over its objects.
+/// Microseconds between two looks of a program whether a node hands over its objects.
 const HAND_OVER_LOOK_US: u64 = 700;
 
 /// Returns the error of a call that was cancelled while it ran.

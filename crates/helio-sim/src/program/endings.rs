@@ -9,7 +9,7 @@ use crate::plan::WAIT_US_MAX;
 /// More of a resource than any node has, also where nodes have slots for all actors.
 pub(super) const TOO_MUCH: u32 = 1_000;
 
-/// How often a program looks whether a node hands over its objects.
+/// Number of looks of a program whether a node hands over its objects.
 const HAND_OVER_LOOKS: u32 = 2_000;
 
 impl Author<'_> {

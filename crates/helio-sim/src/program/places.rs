@@ -34,7 +34,8 @@ impl Author<'_> {
         self.drop_all(&[made, vec![ready]].concat());
     }
 
-    /// As many calls as there are nodes, each of which goes on until it is read: one on each node.
+    /// Writes as many calls as there are nodes, each of which goes on until it is read: one on each
+    /// node.
     pub(super) fn apart(&mut self) {
         self.ops.push(Op::Sleep(APART_AFTER_US));
         let streams: Vec<Slot> = (0..self.plan.cpus.len())
@@ -51,7 +52,8 @@ impl Author<'_> {
         }
     }
 
-    /// Where tasks and actors may go in this run: with nodes that die, only where some node is left.
+    /// Returns the targets that tasks and actors may have in this run: with nodes that die, only
+    /// those where some node is left.
     fn strategies(&self) -> &'static [Target] {
         use Target::{
             AnyZone, Anywhere, Here, NoZoneOrHeads, OtherZone, OtherZoneOrHeads, RatherHere,

@@ -8,7 +8,7 @@ use super::endings::TOO_MUCH;
 use crate::ops::{GroupBundle, GroupOp, Job, Op, ROOM, Slot, Target};
 use crate::plan::WAIT_US_MAX;
 
-/// When all that waits is known to be demand, in microseconds.
+/// Microseconds after which all that waits is known to be demand.
 const DEMAND_AFTER_US: u64 = 4_000_000;
 
 impl Author<'_> {

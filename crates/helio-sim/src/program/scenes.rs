@@ -561,8 +561,8 @@ impl Author<'_> {
         self.drop_all(&[late]);
     }
 
-    /// Others call an actor by the handle that they were given, which may be before it is made: it waits for an argument.
-    /// More actors are made than there are slots for.
+    /// Writes calls of an actor by a handle that was handed on, which may be before the actor is made: it waits for an
+    /// argument. More actors are made than there are slots for.
     fn handles(&mut self) {
         let late = self.call(Job::Slow, 3, Target::Anywhere);
         let late = self.submit_op(late);

@@ -5,7 +5,7 @@ use crate::plan::Plan;
 use crate::program::Author;
 use crate::{Report, run_case, run_play};
 
-/// How a scenario went: well, or the first thing that was wrong.
+/// The result of a scenario: success, or the first thing that was wrong.
 pub type Played = Result<(), String>;
 
 /// A cluster in which nothing breaks by itself.
@@ -39,7 +39,7 @@ pub(super) fn play(
 }
 
 impl Report {
-    /// How often something happened.
+    /// Returns the number of times that something happened.
     pub(super) fn count(&self, what: &str) -> u64 {
         self.counts.get(what).copied().unwrap_or_default()
     }
