@@ -1,6 +1,6 @@
 //! Settings of the control service.
 
-/// How often a node says that it is there, in milliseconds.
+/// Milliseconds between two heartbeats of a node.
 pub const HEARTBEAT_MS: u64 = 1_000;
 
 /// A node that missed so many heartbeats is dead: a machine that stalls for a moment is not given up.
@@ -10,11 +10,11 @@ pub const HEARTBEATS_MISSED_MAX: u64 = 5;
 /// was stopped, its machine suspended): that nobody was heard does not mean that they have failed.
 pub const STALL_HEARTBEATS: u64 = 2;
 
-/// How long a node whose connection broke may take to come back, in milliseconds.
+/// Milliseconds that a node whose connection broke may take to come back.
 pub const RECONNECT_MS_MAX: u64 = 1_000;
 
-/// How soon after a restart of the control service every node that is there has come back, in milliseconds: each tries at
-/// least once in [`RECONNECT_MS_MAX`]. A cluster that is stopped meanwhile ends no sooner, so that all are told.
+/// Milliseconds after a restart of the control service until every living node has come back: each tries at least once in
+/// [`RECONNECT_MS_MAX`]. A cluster that is stopped meanwhile ends no sooner, so that all are told.
 pub const LATE_NODES_MS: u64 = 2 * RECONNECT_MS_MAX;
 
 /// After a restart of the control service: how long the nodes of before may take to come back before
@@ -29,9 +29,9 @@ pub const VIEW_INTERVAL_MS_MIN: u64 = 20;
 /// second stays proportional to their number (10,000 nodes are told once a second).
 pub const VIEW_NODES_A_MS: u64 = 10;
 
-/// How long a node of a cluster of so many gathers changes before it reports them, in milliseconds. All
-/// nodes together report at most 10,000 times a second, so that in a large cluster in which all nodes are
-/// busy the control service still hears every heartbeat in time.
+/// Returns the milliseconds for which a node of a cluster of so many gathers changes before it reports
+/// them. All nodes together report at most 10,000 times a second, so that in a large cluster in which all
+/// nodes are busy the control service still hears every heartbeat in time.
 #[must_use]
 pub const fn status_gather_ms(n_nodes: usize) -> u64 {
     const STATUSES_A_MS: u64 = 10;
@@ -39,24 +39,25 @@ pub const fn status_gather_ms(n_nodes: usize) -> u64 {
     if shared_ms > 20 { shared_ms } else { 20 }
 }
 
-/// How many nodes one message describes when many are told of all.
+/// Number of nodes in one message when many are told of all.
 pub const VIEW_PAGE_NODES: usize = 1000;
 
-/// How many descriptions of nodes are sent to nodes that have just registered, before other work has its
-/// turn: about 60 MB.
+/// Number of descriptions of nodes that are sent to nodes that have just registered, before other work
+/// has its turn: about 60 MB.
 pub const LISTED_NODES_MAX: usize = 200_000;
 
-/// How many other nodes a node is told the resources of, as they change. In a larger cluster a node whose
-/// requests find no room among these is told of others that have room.
+/// Number of other nodes of which a node is told the resources, as they change. In a larger cluster a
+/// node whose requests find no room among these is told of others that have room.
 pub const WATCHED_MAX: usize = 32;
 
-/// How many nodes with room a node is told of at a time, for each shape of request that waits there.
+/// Number of nodes with room that a node is told of at a time, for each shape of request that waits
+/// there.
 pub const CANDIDATES_MAX: usize = 8;
 
-/// How many shapes of waiting requests of a node are looked at for that.
+/// Number of shapes of a node's waiting requests that are looked at for that.
 pub const CANDIDATE_SHAPES_MAX: usize = 8;
 
-/// How many nodes get such an answer at a time; the others get theirs
+/// Number of nodes that get such an answer at a time; the others get theirs
 /// [`VIEW_INTERVAL_MS_MIN`] later.
 pub const CANDIDATE_NODES_MAX: usize = 512;
 
@@ -68,73 +69,73 @@ pub const MEMBERS_AT_ONCE_MAX: usize = 64;
 /// See [`MEMBERS_AT_ONCE_MAX`].
 pub const MEMBERS_A_MS: u64 = 100;
 
-/// How often a state that is about to pass by itself is looked at, in milliseconds.
+/// Milliseconds between two looks at a state that is about to pass by itself.
 pub const LOOK_AGAIN_MS: u64 = 100;
 
 /// An actor that waits longer than this tells those who hold its handle why, in milliseconds.
 pub const WHY_AFTER_MS: u64 = 1_000;
 
-/// How long somebody may hold the handle of an actor whose creation has not arrived, in milliseconds;
-/// then the actor is said to be dead.
+/// Milliseconds that a process may hold the handle of an actor whose creation has not arrived; then
+/// the actor is said to be dead.
 pub const UNKNOWN_ACTOR_MS_MAX: u64 = 10_000;
 
-/// How many nodes may be alive; the next is refused.
+/// Maximum number of living nodes; the next is refused.
 pub const NODES_MAX: usize = 20_000;
 
-/// How many dead nodes are remembered; the oldest is forgotten.
+/// Number of dead nodes that are remembered; the oldest is forgotten.
 pub const DEAD_NODES_MAX: usize = 1_000;
 
-/// How many actors may be alive or wait; the next creation fails.
+/// Maximum number of actors that live or wait; the next creation fails.
 pub const ACTORS_MAX: usize = 1_000_000;
 
-/// How many dead actors are remembered; the oldest is forgotten. One takes about 2 kB.
+/// Number of dead actors that are remembered; the oldest is forgotten. One takes about 2 kB.
 pub const DEAD_ACTORS_MAX: usize = 4_000;
 
-/// How many jobs may run; the next driver is refused.
+/// Maximum number of running jobs; the next driver is refused.
 pub const JOBS_MAX: usize = 10_000;
 
-/// How many finished jobs are remembered; the oldest is forgotten.
+/// Number of finished jobs that are remembered; the oldest is forgotten.
 pub const FINISHED_JOBS_MAX: usize = 1_000;
 
-/// How many processes may follow one actor; the next is refused.
+/// Maximum number of processes that follow one actor; the next is refused.
 pub const SUBSCRIBERS_MAX: usize = 100_000;
 
-/// How many actors that are not known (yet) may be followed; the next is refused.
+/// Maximum number of followed actors that are not known (yet); the next is refused.
 pub const UNKNOWN_ACTORS_MAX: usize = 10_000;
 
-/// How many keys the key-value table may have; the next put fails.
+/// Maximum number of keys of the key-value table; the next put fails.
 pub const KV_KEYS_MAX: usize = 1_000_000;
 
-/// How many bytes the key-value table may hold; a put beyond it fails.
+/// Maximum number of bytes in the key-value table; a put beyond it fails.
 pub const KV_BYTES_MAX: usize = 1 << 30;
 
-/// How many rows a listing has at most.
+/// Maximum number of rows of a listing.
 pub const LIST_ROWS_MAX: usize = 10_000;
 
-/// How many processes may wait for the next change of the cluster's nodes.
+/// Maximum number of processes that wait for the next change of the cluster's nodes.
 pub const NODE_WAITERS_MAX: usize = 100_000;
 
-/// How many placement groups may wait or be placed; the next creation fails.
+/// Maximum number of placement groups that wait or are placed; the next creation fails.
 pub const GROUPS_MAX: usize = 100_000;
 
-/// How many bundles a placement group may have; a larger one is refused.
+/// Maximum number of bundles of a placement group; a larger one is refused.
 pub const BUNDLES_MAX: usize = 10_000;
 
-/// How many removed placement groups are remembered; the oldest is forgotten.
+/// Number of removed placement groups that are remembered; the oldest is forgotten.
 pub const REMOVED_GROUPS_MAX: usize = 1_000;
 
-/// How long a node goes on without a control service, in milliseconds: a head that is away for less costs
-/// a pause and nothing else. Then the node starts anew; Ray's `gcs_rpc_server_reconnect_timeout_s`.
+/// Milliseconds that a node goes on without a control service: a head that is away for less costs a pause
+/// and nothing else. Then the node starts anew; Ray's `gcs_rpc_server_reconnect_timeout_s`.
 pub const HEADLESS_MS_MAX: u64 = 60_000;
 
-/// How much longer than [`HEADLESS_MS_MAX`] the control service waits before it declares a node dead that
-/// only it misses, in milliseconds: by then the node has given up its workers by itself.
+/// Milliseconds beyond [`HEADLESS_MS_MAX`] before the control service declares a node dead that only it
+/// misses: by then the node has given up its workers by itself.
 pub const HEADLESS_MARGIN_MS: u64 = 5_000;
 
-/// How many nodes the control service asks about one of which it hears nothing.
+/// Number of nodes that the control service asks about one of which it hears nothing.
 pub const WITNESSES: usize = 2;
 
-/// How many nodes a node asks for a sign of life when the control service is silent.
+/// Number of nodes that a node asks for a sign of life when the control service is silent.
 pub const PEERS_ASKED_MAX: usize = 7;
 
 /// After how long a silence, in milliseconds, the control service suspects a node and a node the control

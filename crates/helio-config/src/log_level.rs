@@ -3,7 +3,7 @@
 use crate::setting::Environment;
 use crate::table::BACKEND_LOG_LEVEL;
 
-/// How important an entry of a log is; a log holds its level and everything more important.
+/// The importance of an entry of a log; a log holds its level and everything more important.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum LogLevel {
@@ -13,9 +13,9 @@ pub enum LogLevel {
     Debug,
     /// Ordinary events.
     Info,
-    /// Something is wrong, and goes on.
+    /// A fault after which the work goes on.
     Warning,
-    /// Something has failed.
+    /// A failure.
     Error,
     /// The process ends.
     Fatal,

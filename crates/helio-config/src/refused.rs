@@ -30,7 +30,7 @@ const REFUSED: &[Refused] = &[
     },
 ];
 
-/// Why a start with these variables is refused, if it is.
+/// Returns the reason to refuse a start with these variables, if there is one.
 #[must_use]
 pub fn refusal(environment: Environment<'_>) -> Option<String> {
     let stores = ["RAY_REDIS_ADDRESS", "HELIOSTAT_CONTROL_STORE"];

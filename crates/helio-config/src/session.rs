@@ -52,11 +52,11 @@ pub const CODE_FOLDER: &str = "working_dirs";
 /// The head's TCP port of a cluster that `start --head` makes.
 pub const CONTROL_PORT: u16 = 6379;
 
-/// How long a daemon may take until it is ready, in seconds.
+/// Seconds that a daemon may take until it is ready.
 pub const START_S_MAX: u64 = 60;
 
-/// How long `stop` waits between the request and the kill, in seconds.
+/// Seconds that `stop` waits between the request and the kill.
 pub const GRACE_S: u64 = 16;
 
-/// How long a daemon that belongs to a driver waits for it to register, in seconds.
+/// Seconds that a daemon that belongs to a driver waits for it to register.
 pub const OWNER_DRIVER_S_MAX: u64 = 30;

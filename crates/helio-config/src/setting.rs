@@ -11,7 +11,8 @@ use std::marker::PhantomData;
 pub enum Names {
     /// `HELIOSTAT_<name>` or, for programs written for Ray, `RAY_<name>`; the first one that is set wins.
     Both,
-    /// The same, and the name is a configuration name of Ray's, which `_system_config` takes.
+    /// `HELIOSTAT_<name>` or `RAY_<name>`, and the name is a configuration name of Ray's, which
+    /// `_system_config` takes.
     Knob,
     /// `HELIOSTAT_<name>` only.
     Own,
@@ -26,7 +27,7 @@ pub enum Names {
 pub enum Shape {
     /// A whole number.
     Whole {
-        /// Where nothing sets it.
+        /// The value where nothing sets it.
         default: i64,
         /// The smallest that is allowed.
         min: i64,
@@ -35,7 +36,7 @@ pub enum Shape {
     },
     /// A number.
     Number {
-        /// Where nothing sets it.
+        /// The value where nothing sets it.
         default: f64,
         /// The smallest that is allowed.
         min: f64,
@@ -44,17 +45,17 @@ pub enum Shape {
     },
     /// Yes or no.
     Flag {
-        /// Where nothing sets it.
+        /// The value where nothing sets it.
         default: bool,
     },
     /// Any text.
     Text {
-        /// Where nothing sets it; empty for none.
+        /// The value where nothing sets it; empty for none.
         default: &'static str,
     },
-    /// One of several words, in any case.
+    /// A word out of several, in any case.
     Choice {
-        /// Where nothing sets it.
+        /// The value where nothing sets it.
         default: &'static str,
         /// The words.
         of: &'static [&'static str],
@@ -64,17 +65,17 @@ pub enum Shape {
 /// A value as the environment or the default gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Of [`Shape::Whole`].
+    /// The value of a [`Shape::Whole`].
     Whole(i64),
-    /// Of [`Shape::Number`].
+    /// The value of a [`Shape::Number`].
     Number(f64),
-    /// Of [`Shape::Flag`].
+    /// The value of a [`Shape::Flag`].
     Flag(bool),
-    /// Of [`Shape::Text`] and [`Shape::Choice`].
+    /// The value of a [`Shape::Text`] or a [`Shape::Choice`].
     Text(String),
 }
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The name without the prefix of a variable.
@@ -94,7 +95,7 @@ pub struct Row {
 /// A setting whose value has the type `T`.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<T> {
-    /// Its row of the table.
+    /// The setting's row of the table.
     pub row: Row,
     kind: PhantomData<T>,
 }

@@ -9,7 +9,8 @@ const EDITS_MAX: usize = 3;
 
 const OWN: &str = "HELIOSTAT_";
 
-/// One sentence for each `HELIOSTAT_*` variable that no setting answers to, with the nearest name.
+/// Returns a sentence for each `HELIOSTAT_*` variable that no setting answers to, with the nearest
+/// name.
 pub fn unknown<'a>(variables: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let known = known();
     let mut strange: Vec<&str> = variables
@@ -20,8 +21,8 @@ pub fn unknown<'a>(variables: impl IntoIterator<Item = &'a str>) -> Vec<String> 
     strange.into_iter().map(|name| sentence(name, &known)).collect()
 }
 
-/// One sentence for each variable that changes nothing though it is meant to: no setting answers to it, or its
-/// value is not taken.
+/// Returns a sentence for each variable that changes nothing though it is meant to: no setting answers to it,
+/// or its value is not taken.
 pub fn warnings<'a>(
     variables: impl IntoIterator<Item = &'a str>,
     environment: Environment<'_>,

@@ -55,7 +55,7 @@ const MESSAGES: &[Target] = &[
     reads_back::<Batch>,
 ];
 
-/// One message; the first byte chooses which.
+/// Decodes a message; the first byte chooses its kind.
 pub fn messages(bytes: &[u8]) {
     if let Some((&choice, body)) = bytes.split_first() {
         MESSAGES[usize::from(choice) % MESSAGES.len()](body);

@@ -21,11 +21,11 @@ use tokio::sync::oneshot;
 use crate::DIAL_MAX;
 use crate::session::{Parted, Session, Side};
 
-/// How long the first try after a failed one waits; each further one twice as long, to the bound.
+/// Pause after the first failed try; each further pause is twice as long, up to the bound.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// How long the first connection may take with all that is said on it.
+/// Time that the first connection may take with all that is said on it.
 const BEGIN_MAX: Duration = Duration::from_secs(30);
 
 /// The advice for a driver that has only the token and meets a cluster that encrypts otherwise.
@@ -36,9 +36,9 @@ const NOT_BY_TOKEN: &str = "use the authentication token of the cluster's head n
 /// The options of a guest.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the gateway is.
+    /// The host of the gateway.
     pub host: String,
-    /// Its port.
+    /// The port of the gateway.
     pub port: u16,
     /// The cluster's token.
     pub token: String,
@@ -62,7 +62,7 @@ pub struct Guest {
     pub host: String,
     /// The head's port.
     pub port: u16,
-    /// How long the gateway keeps the session without a connection.
+    /// Time for which the gateway keeps the session without a connection.
     pub grace: Duration,
     /// Whether the cluster's connections are encrypted by certificates that its token has signed.
     pub is_by_token: bool,

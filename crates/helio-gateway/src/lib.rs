@@ -1,5 +1,5 @@
-//! How a driver's machine outside the cluster (the *guest*: a laptop, a notebook's server) takes part in it through
-//! one port of the head (decision 0052).
+//! The gateway: a driver's machine outside the cluster (the *guest*: a laptop, a notebook's server) takes part in it
+//! through one port of the head (decision 0052).
 //!
 //! ```text
 //!   driver ─┐ entrance                                                    ┌─▶ daemons, workers, control service
@@ -21,11 +21,11 @@ mod session;
 
 use std::time::Duration;
 
-/// How often each side asks whether the connection still works.
+/// Time between two questions of each side whether the connection still works.
 const PING: Duration = Duration::from_secs(3);
 
 /// After which silence it is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// How long a connection to another machine, or to the gateway, may take to be made.
+/// Time that a connection to another machine, or to the gateway, may take to be made.
 const DIAL_MAX: Duration = Duration::from_secs(10);

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
-/// How many messages come before they are confirmed.
+/// Number of messages after which they are confirmed.
 const ACK_EVERY: u64 = 32;
 
-/// Or so many bytes.
+/// Number of bytes after which messages are confirmed.
 const ACK_BYTES: usize = 128 << 10;
 
 /// The numbered messages of both directions; `M` is a message as it travels.
@@ -46,7 +46,7 @@ impl<M> Link<M> {
         self.kept_bytes += length;
     }
 
-    /// How many bytes are kept.
+    /// Returns the number of bytes that are kept until they are confirmed.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
@@ -87,12 +87,13 @@ impl<M> Link<M> {
         self.received - self.told >= ACK_EVERY || self.untold_bytes >= ACK_BYTES
     }
 
-    /// How many messages have come.
+    /// Returns the number of messages that have come.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
 
-    /// How many have come, where the other side has not been told; it is now.
+    /// Returns the number of messages that have come, if the other side has not been told; it
+    /// counts as told now.
     pub(crate) fn take_ack(&mut self) -> Option<u64> {
         let is_news = self.told != self.received;
         self.told = self.received;

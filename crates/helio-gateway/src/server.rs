@@ -23,18 +23,18 @@ use tokio::sync::{OnceCell, oneshot};
 use crate::DIAL_MAX;
 use crate::session::{Parted, Session, Side};
 
-/// How many guests a head takes in.
+/// Maximum number of guests of a head.
 pub const GUESTS_MAX: usize = 4096;
 
-/// How long to wait when the operating system refuses to accept (no descriptors left).
+/// Pause when the operating system refuses to accept (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The options of the gateway.
 #[derive(Debug)]
 pub struct Options {
-    /// Where guests connect.
+    /// The socket to which guests connect.
     pub listener: StdListener,
-    /// Where the daemon hands over who wants a guest.
+    /// The socket by which the daemon hands over connections that want a guest.
     pub socket: PathBuf,
     /// The cluster's token.
     pub token: String,
@@ -46,7 +46,7 @@ pub struct Options {
     pub port: u16,
     /// The Python that the cluster's workers run.
     pub python: PathBuf,
-    /// How long a session without a connection is kept.
+    /// Time for which a session without a connection is kept.
     pub grace: Duration,
 }
 

@@ -23,10 +23,10 @@ use tokio::sync::{Notify, mpsc};
 use crate::link::{Link, Strange};
 use crate::{DIAL_MAX, PING, SILENCE_MAX};
 
-/// How many bytes may be unconfirmed before streams are read no further.
+/// Number of unconfirmed bytes at which streams are read no further.
 const KEPT_MAX: usize = 3 << 20;
 
-/// How many bytes of a stream are passed on before the other side hears of it.
+/// Number of bytes of a stream that are passed on before the other side is told.
 const CREDIT_STEP: u64 = WINDOW / 4;
 
 /// The side of a session: it numbers its streams so that the other side's numbers are others.
@@ -36,10 +36,10 @@ pub(crate) enum Side {
     Gateway,
 }
 
-/// Where a stream that the other side opens is to go; `None`: nowhere.
+/// Returns the destination of a stream that the other side opens; `None`: the stream is refused.
 pub(crate) type Target = Box<dyn Fn(&Open) -> Option<(String, u16)> + Send + Sync>;
 
-/// One guest's session: its streams, and the bytes that the other side has not confirmed.
+/// The session of a guest: its streams, and the bytes that the other side has not confirmed.
 pub(crate) struct Session {
     state: Mutex<State>,
     /// Streams may be read further, or the session is over.
@@ -61,16 +61,16 @@ struct State {
 
 #[derive(Debug)]
 struct Stream {
-    /// How many more bytes the other side takes.
+    /// Number of further bytes that the other side takes.
     credit: u64,
     /// The queue to the end of the stream here; dropped: the stream is broken.
     pieces: mpsc::UnboundedSender<Piece>,
-    /// How many pieces are in the queue. While there are none, what comes is written at once: no other task has to be
+    /// Number of pieces in the queue. While there are none, what comes is written at once: no other task has to be
     /// woken for it.
     queued: usize,
     /// The end of the stream here, once it is connected.
     end: Option<Arc<TcpStream>>,
-    /// How many bytes the end has taken since the other side heard of it.
+    /// Number of bytes that the end has taken since the other side was told.
     taken: u64,
 }
 
@@ -80,7 +80,7 @@ enum Piece {
     End,
 }
 
-/// How the connection that carried a session has ended.
+/// The end of the connection that carried a session.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parted {
     /// The connection broke; the session waits for another one.
@@ -112,7 +112,7 @@ impl Session {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many messages of the other side have come.
+    /// Returns the number of messages of the other side that have come.
     pub(crate) fn received(&self) -> u64 {
         self.lock().link.received()
     }

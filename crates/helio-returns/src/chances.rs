@@ -86,7 +86,7 @@ pub fn draw(
     }
 }
 
-/// How many places a tree has.
+/// Returns the number of leaves of a tree.
 fn leaves(sums: &[f64]) -> usize {
     assert!(sums.len() >= 2 && sums.len().is_power_of_two(), "no tree has {} nodes", sums.len());
     sums.len() / 2

@@ -1,6 +1,6 @@
 //! A view of numbers of steps and environments.
 
-/// One number for each step of each environment, as they lie in memory.
+/// A table with a number for each step of each environment, as they lie in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid<'a, T> {
     numbers: &'a [T],

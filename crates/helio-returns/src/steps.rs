@@ -2,7 +2,7 @@
 
 use crate::Grid;
 
-/// Where episodes ended within a sample, and what that was worth.
+/// The ends of episodes within a sample, and their values.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends<'a> {
     /// Step and environment of each end.
