@@ -52,11 +52,12 @@ pub(crate) fn all(outcomes: Vec<Outcome>) -> Outcome {
 
 pub(crate) const DENY: [&str; 3] = ["--", "-D", "warnings"];
 
-/// How many tests (of Rust: test programs) that failed side by side are run once more, alone: of a few the machine may be the cause.
+/// Number of failed tests (of Rust: test programs), run side by side, up to which they are run once more, alone: of a few the
+/// machine may be the cause.
 const REPEATED_MAX: usize = 10;
 const PASSED_ALONE: &str = "\nFailed beside others and passed alone, so look for what they race with (their reports are above):";
 
-/// Everything that must hold.
+/// Runs every check.
 ///
 /// Two rows of work side by side, for none keeps the cores busy from its begin to its end: the linters and the tests
 /// of Rust, which compile most of the time, and those of Python, which wait a third of theirs.

@@ -12,7 +12,7 @@ const USAGE: &str = "\
 usage: cargo xtask fuzz [TARGET …] [--runs N] [--keep]
   needs a nightly toolchain and cargo-fuzz (`cargo install cargo-fuzz`); without a target all of them in turn";
 
-/// How often a target runs unless `--runs` says otherwise.
+/// Number of a target's runs unless `--runs` says otherwise.
 const RUNS: u64 = 1_000_000;
 
 /// Bounds on each run: an input that takes more memory or time is a fault.

@@ -2,7 +2,7 @@
 
 use crate::sh::{self, Outcome, command, root};
 
-/// Where the table is told.
+/// The page with the table.
 const PAGE: &str = "docs/internals/mutants.md";
 
 /// Hunts for mutants, and writes each row of the page as it is found. Arguments go to the program: `--only NAME`,

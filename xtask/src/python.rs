@@ -42,7 +42,7 @@ impl Venv {
         Ok(venv)
     }
 
-    /// Its interpreter, or a program beside it.
+    /// Returns the path of its interpreter, or of a program beside it.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.folder.join("bin").join(name)
     }
@@ -62,8 +62,8 @@ impl Venv {
         self.locked_with(name, &[])
     }
 
-    /// The same for tests, which import a fifth of what they install: Python compiles that fifth, once, when it is
-    /// imported, instead of pip all of it, which takes minutes.
+    /// Installs what tests need. They import a fifth of it: Python compiles that fifth, once, when it is imported,
+    /// instead of pip all of it, which takes minutes.
     pub(crate) fn locked_for_tests(&self) -> Outcome {
         self.locked_with("test", &["--no-compile"])
     }
@@ -103,7 +103,7 @@ impl Venv {
         })
     }
 
-    /// Where its packages lie.
+    /// Returns the folder of its packages.
     pub(crate) fn packages(&self) -> Outcome<PathBuf> {
         let asked = "import sysconfig; print(sysconfig.get_path('purelib'))";
         let said = sh::read(command(self.program("python")).args(["-c", asked]))?;

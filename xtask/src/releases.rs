@@ -89,7 +89,7 @@ pub(crate) fn extras(arguments: &[String]) -> Outcome {
     run(&OF_TENSORFLOW).and(run(OF_EXTRAS))
 }
 
-/// Where a program lies, which may be a daemon's.
+/// Returns the path of a program, which may be a daemon's.
 fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let daemons = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);

@@ -8,7 +8,7 @@ use crate::sh;
 /// The generated module, below the repository.
 pub(crate) const MODULE: &str = "python/heliostat/util/state/rows.py";
 
-/// The same for the page.
+/// The generated module of the page, below the repository.
 pub(crate) const PAGE: &str = "crates/helio-dashboard/page/src/rows.ts";
 
 const HEAD: &str = r#""""Rows of the state API.
@@ -107,7 +107,7 @@ True
 
 struct Class {
     name: &'static str,
-    /// As routes call the list.
+    /// The list's name in routes.
     list: &'static str,
     about: &'static str,
     example: &'static str,

@@ -12,7 +12,7 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
 }
 
-/// Where what is costly to fetch is kept between checkouts.
+/// Returns the folder for files that are costly to fetch, kept between checkouts.
 pub(crate) fn cache() -> Outcome<PathBuf> {
     let base = std::env::var_os("XDG_CACHE_HOME")
         .filter(|path| !path.is_empty())

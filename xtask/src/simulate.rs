@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::sh::{self, Outcome, command, root};
 
-/// How many seeds a process runs before it is asked how long it took.
+/// Number of seeds that a process runs before it is asked how long it took.
 const BATCH: u64 = 500;
 
 struct Options {

@@ -7,7 +7,7 @@
 /// A column of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its name.
+    /// The name of the column.
     pub name: &'static str,
     /// The type of its values in Python.
     pub python: &'static str,
@@ -15,11 +15,11 @@ pub struct Column {
     pub is_detail: bool,
     /// Rows can be chosen by it.
     pub is_filter: bool,
-    /// How people read its values.
+    /// The form in which people read the column's values.
     pub form: Form,
 }
 
-/// How people read the values of a column.
+/// The form in which people read the values of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// The plain value, without a unit.

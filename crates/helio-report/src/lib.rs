@@ -101,7 +101,7 @@ impl Resource {
         Self::ALL.into_iter().find(|resource| resource.name() == name)
     }
 
-    /// Its name, in the plural.
+    /// Returns the name of the resource, in the plural.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -146,7 +146,7 @@ impl Resource {
         }
     }
 
-    /// Its columns, in the order in which they are shown.
+    /// Returns the columns of the resource, in the order in which they are shown.
     #[must_use]
     pub fn columns(self) -> &'static [Column] {
         match self {

@@ -261,7 +261,7 @@ pub fn actors(infos: &[ActorInfo]) -> Vec<Row> {
     rows.collect()
 }
 
-/// Why an actor is dead, in the form of Ray's state API.
+/// Returns the cause of an actor's death, in the form of Ray's state API.
 fn death(info: &ActorInfo) -> Value {
     match info.cause.to_string().as_str() {
         "" => Value::Null,

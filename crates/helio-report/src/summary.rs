@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Row;
 use crate::select::shown;
 
-/// How many rows have each value of a column.
+/// The number of rows with each value of a column.
 pub type Counts = BTreeMap<String, u64>;
 
 /// How many calls of each function are in which state, by Ray's names.
@@ -115,7 +115,7 @@ pub struct More {
     pub count: u64,
 }
 
-/// How many calls of each function are in which state.
+/// Counts the calls of each function in each state.
 #[must_use]
 pub fn tasks(rows: &[Row], more: &[More]) -> TaskSummary {
     let mut functions: BTreeMap<String, (String, Counts)> = BTreeMap::new();
@@ -144,7 +144,7 @@ pub fn tasks(rows: &[Row], more: &[More]) -> TaskSummary {
     }
 }
 
-/// How many actors of each class are in which state.
+/// Counts the actors of each class in each state.
 #[must_use]
 pub fn actors(rows: &[Row]) -> ActorSummary {
     let of_class = |(name, rows): (String, Vec<&Row>)| {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use helio_proto::inspect::{Answer, TaskRow};
 use helio_types::{JobId, TaskId, WorkerId};
 
-/// How much an answer is believed of a call, more for a greater number: whoever made it, alive or dead, if it knows the
-/// end; then who runs it; then a maker that has not seen the end.
+/// Returns how much an answer is believed of a call, more for a greater number: whoever made it, alive or dead, if it
+/// knows the end; then who runs it; then a maker that has not seen the end.
 pub(crate) fn rank(answer: &Answer, task: &TaskRow) -> u8 {
     match (task.is_hearsay, answer.is_over) {
         (false, false) => 4,

@@ -15,7 +15,7 @@ use crate::Error;
 use crate::identity::{certificates, name_of, of_file, provider};
 use crate::reasons::sentence;
 
-/// Where systems keep the authorities that they believe.
+/// Files in which systems keep the authorities that they believe.
 const SYSTEM_AUTHORITIES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

@@ -13,7 +13,7 @@ use crate::Error;
 pub struct Files {
     /// The certificate of this machine, and what is between it and the authority.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The file of the private key.
     pub key: PathBuf,
     /// The authorities whose certificates are believed.
     pub authority: PathBuf,

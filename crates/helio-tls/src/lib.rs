@@ -34,7 +34,8 @@ pub use identity::Identity;
 pub use public::{Key, Public, PublicFiles};
 pub use session::Session;
 
-/// Why a connection was not encrypted, or is over; a sentence without its end, for people.
+/// The reason why a connection was not encrypted, or is over; a sentence without its end, for
+/// people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(pub String);

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::identity::{certificates, of_file, provider};
 use crate::reread::Reread;
 
-/// Where a private key is.
+/// The place of a private key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Key {
     /// A file of PEM.
@@ -36,7 +36,7 @@ impl fmt::Debug for Key {
 pub struct PublicFiles {
     /// The server's certificate, and what is between it and its authority.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key.
     pub key: Key,
     /// The authorities of clients: with these, a client has to show a certificate.
     pub clients: Option<PathBuf>,

@@ -2,7 +2,8 @@
 
 use rustls::{AlertDescription, CertificateError, Error as Cause};
 
-/// Why this end gave up: the other end's certificate, or what it said of this one's.
+/// Returns the reason why this end gave up: the other end's certificate, or what it said of this
+/// one's.
 pub(crate) fn sentence(cause: &Cause) -> String {
     match cause {
         Cause::InvalidCertificate(why) => format!("its certificate {}", of_certificate(why)),

@@ -1,4 +1,4 @@
-//! One end of an encrypted connection: bytes of the socket in, bytes of the socket out, and what they say.
+//! An end of an encrypted connection: bytes of the socket in, bytes of the socket out, and what they say.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use rustls::{ClientConfig, ServerConfig};
 use crate::Error;
 use crate::reasons::sentence;
 
-/// How much is read from the socket at a time, in bytes: while little comes, while messages of tens of kilobytes do, and
-/// while much does.
+/// Bytes that are read from the socket at a time while little comes.
 const ROOM_MIN: usize = 17 << 10;
+/// The same while messages of tens of kilobytes come.
 const ROOM: usize = 68 << 10;
+/// The same while much comes.
 const ROOM_MAX: usize = 272 << 10;
 
 /// After so many reads in a row for which the least room would do, the buffer has no more than that.
@@ -27,13 +28,13 @@ const SMALL_READS: u32 = 64;
 const RECORD_TEXT: usize = 16 << 10;
 const RECORD_MORE: usize = 32;
 
-/// One end of an encrypted connection, without a socket of its own.
+/// An end of an encrypted connection, without a socket of its own.
 pub struct Session {
     side: Side,
     /// The bytes that came and are not read yet are `came.0..came.1`.
     incoming: Vec<u8>,
     came: (usize, usize),
-    /// How many reads in a row brought little.
+    /// Number of reads in a row that brought little.
     small_reads: u32,
     outgoing: Outgoing,
     /// The text that came inside the session, and was not taken yet.
@@ -42,7 +43,7 @@ pub struct Session {
     is_unheard: bool,
     is_open: bool,
     has_ended: bool,
-    /// Why it is over: nothing of it is touched again.
+    /// The reason why the session is over: nothing of it is touched again.
     failed: Option<Error>,
 }
 
@@ -91,7 +92,7 @@ enum Side {
     Server(UnbufferedServerConnection),
 }
 
-/// How far the session is.
+/// The progress of the session.
 enum Step {
     /// The caller goes on: there may be more to do.
     More,

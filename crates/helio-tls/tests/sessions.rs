@@ -71,7 +71,7 @@ fn pass(from: &mut Session, to: &mut Session, step: usize) -> Result<usize, Erro
     Ok(bytes.len())
 }
 
-/// Until neither end has anything to say; what went wrong at each of them.
+/// Runs both ends until neither has anything to say. Returns what went wrong at each of them.
 fn converse(client: &mut Session, server: &mut Session, step: usize) -> [Option<String>; 2] {
     let mut wrong = [None, None];
     loop {
@@ -205,7 +205,7 @@ fn who_answers_in_the_clear_is_understood() {
     check(b"HTTP/1.1 400 Bad Request\r\n\r\n", "not TLS");
 }
 
-/// One bit of a conversation is turned, at every place of it: the session fails, and nothing of it is believed.
+/// A bit of a conversation is turned, at every place of it: the session fails, and nothing of it is believed.
 #[test]
 fn broken_bytes_end_the_session_and_nothing_else() {
     let authority = Authority::new();

@@ -41,7 +41,7 @@ fn unused(terms: &[String], sources: &[Source]) -> Vec<String> {
     missing.iter().map(say).collect()
 }
 
-/// Its unit tests name terms that are none.
+/// Whether the source is this check, whose unit tests name terms that are none.
 fn own(source: &Source) -> bool {
     source.path.ends_with("tidy/glossary.rs")
 }

@@ -65,7 +65,7 @@ fn bold(text: &str) -> impl Iterator<Item = &str> {
     text.split("**").skip(1).step_by(2).filter(|word| ids(word).next() == Some(*word))
 }
 
-/// Everything that looks like an id: capitals, a dash, a number.
+/// Returns everything that looks like an id: capitals, a dash, a number.
 fn ids(text: &str) -> impl Iterator<Item = &str> {
     let outside = |c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_');
     text.split(outside).filter(|word| {

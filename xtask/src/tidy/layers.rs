@@ -77,7 +77,7 @@ const NEVER: &[(&str, &[&str], &str)] = &[
 const PURE_OUTSIDE: &[&str] =
     &["bytes", "prost", "smallvec", "thiserror", "serde", "serde_json", "ts-rs"];
 
-/// The same in source text.
+/// Text of sources that is not pure: clock, randomness, I/O, async.
 const IMPURE: &[&str] = &[
     "Instant::now",
     "SystemTime",

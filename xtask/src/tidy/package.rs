@@ -26,7 +26,8 @@ fn stub(venv: &Venv) -> Outcome<String> {
     sh::read(command(venv.program("python")).arg(root().join("xtask/stub.py")))
 }
 
-/// One import in a fresh interpreter: "milliseconds module module …", the modules being heavy ones.
+/// Runs an import in a fresh interpreter. Returns "milliseconds module module …", the modules being
+/// heavy ones.
 fn import(venv: &Venv) -> Outcome<String> {
     let program = format!(
         "import sys, time; t = time.process_time(); import heliostat; \

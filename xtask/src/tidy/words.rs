@@ -12,7 +12,7 @@ const BANNED: &[(&str, &str)] = &[
     ("<<<<<<< ", "an unresolved conflict"),
 ];
 
-/// Where the programs of tests stop at breakpoints.
+/// Tests whose programs stop at breakpoints.
 const BREAKPOINTS: [&str; 2] = ["tests/api/test_debugging.py", "tests/api/test_source_places.py"];
 
 /// Words that alone tell a reader nothing. A doc comment has to have another one, or name a thing of the code.

@@ -11,7 +11,7 @@ pub(super) type GroupId = u32;
 
 /// The kinds of calls, as rows name them.
 pub(super) const KINDS: [&str; 3] = ["NORMAL_TASK", "ACTOR_TASK", "ACTOR_CREATION_TASK"];
-/// How many groups there are for each name.
+/// Number of groups of each name.
 pub(super) const OF_NAME: u32 = (TaskPhase::ALL.len() * KINDS.len()) as u32;
 
 /// The record of a call.

@@ -16,7 +16,7 @@ pub struct Wanted {
     phases: u32,
 }
 
-/// Some of the calls, which were told of one after the other.
+/// A part of the calls, which were told of one after the other.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
     table: &'a Calls,
@@ -88,7 +88,7 @@ impl Calls {
         self.all.of(id).map(|call| self.found(call))
     }
 
-    /// How many calls of each function are in which state, of those that have a row.
+    /// Returns the number of calls of each function in each state, of those that have a row.
     #[must_use]
     pub fn groups(&self) -> Vec<Group> {
         let mut counts = self.counts.clone();
@@ -121,7 +121,7 @@ impl Calls {
         }
     }
 
-    /// How many calls of each function are in which state: [`summary::tasks`].
+    /// Returns the number of calls of each function in each state: [`summary::tasks`].
     #[must_use]
     pub fn summary(&self) -> TaskSummary {
         let mut all: Vec<More> = self.groups().into_iter().map(|group| group.of).collect();

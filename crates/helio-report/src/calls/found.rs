@@ -1,4 +1,4 @@
-//! One call of the table: its columns, its row, its bar.
+//! A call of the table: its columns, its row, its bar.
 
 use helio_proto::inspect::{TaskPhase, TaskRow};
 use helio_types::{ActorId, JobId, NodeId, WorkerId};
@@ -12,7 +12,7 @@ use crate::rows::{self, Told};
 /// The value of a column, as cheaply as it can be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
-    /// One of the values that calls share: the same number is the same value within the column.
+    /// A value that calls share: the same number is the same value within the column.
     Shared(u32),
     /// A number, or null.
     Number(Option<u64>),
@@ -56,7 +56,7 @@ pub enum Of {
     Created,
     Started,
     Ended,
-    /// One that only the row has.
+    /// A column whose value only the row has.
     InRow,
 }
 
@@ -102,7 +102,8 @@ impl Found<'_> {
         rows::standing(self.call.phase, is_queued, self.call.actor > 0)
     }
 
-    /// When it was begun and when it was over, in microseconds since 1970; 0: not yet, or not known.
+    /// Returns the times at which the call was begun and over, in microseconds since 1970; 0: not
+    /// yet, or not known.
     #[must_use]
     pub fn times_us(&self) -> (u64, u64) {
         (self.call.started_us, self.call.ended_us)

@@ -16,11 +16,12 @@ pub(super) const BLOCK: usize = 4096;
 /// No slot.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
-/// Some thousand calls that were told of one after the other, and their bounds. A bound is of all calls that were ever in the block.
+/// A block of some thousand calls that were told of one after the other, and their bounds. A bound is of all calls that were ever in
+/// the block.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     calls: Vec<Call>,
-    /// How many are in each phase.
+    /// Number of calls in each phase.
     phases: [u32; TaskPhase::ALL.len()],
     pub(super) created_ms: u64,
     pub(super) started_us: u64,

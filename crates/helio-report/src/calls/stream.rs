@@ -17,11 +17,12 @@ pub struct Stream<'a> {
     pub calls: Vec<Found<'a>>,
     /// Earlier ones are left out.
     pub is_cut: bool,
-    /// How many calls of the table were looked at.
+    /// Number of calls of the table that were looked at.
     pub looked_at: usize,
 }
 
-/// Where a call stands: what began first is first to be left out, but what runs is left out last.
+/// The rank by which calls are left out: what began first is first to be left out, but what runs is
+/// left out last.
 type Place = (bool, u64, Key);
 
 fn place(call: &Call) -> Place {

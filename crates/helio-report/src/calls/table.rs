@@ -15,11 +15,11 @@ use crate::rows;
 use crate::summary::More;
 use crate::tellers;
 
-/// How many calls a table has.
+/// Maximum number of calls of a table.
 pub const CALLS_MAX: usize = if cfg!(test) { 120_000 } else { 1_000_000 };
 /// Bytes of error texts that are kept whole.
 pub const ERROR_BYTES_MAX: usize = 64 << 20;
-/// How many calls are let go at a time: readers wait meanwhile.
+/// Number of calls that are let go at a time: readers wait meanwhile.
 const EVICTED_AT_ONCE: usize = CALLS_MAX / 200;
 
 /// Values that many calls share, each with a number; 0 is the default.
@@ -90,7 +90,7 @@ pub struct Calls {
     pub(super) counts: IdMap<GroupId, u64>,
     /// The counts of those that each process told of, by its number and the group.
     pub(super) of_tellers: IdMap<u64, u64>,
-    /// How often all that there is was told.
+    /// Number of times that everything was told.
     pub(super) round: u32,
     /// Grows with each change that somebody could see.
     pub(super) version: u64,
@@ -127,7 +127,7 @@ fn some<T: Copy>(is_nil: bool, id: T) -> Option<T> {
 }
 
 impl Calls {
-    /// How many calls are in the table.
+    /// Returns the number of calls in the table.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
@@ -145,7 +145,8 @@ impl Calls {
         self.version
     }
 
-    /// How many processes, actors and errors it remembers, of calls that were let go, too.
+    /// Returns the number of processes, actors and errors that the table remembers, of calls that
+    /// were let go, too.
     #[must_use]
     pub fn remembered(&self) -> usize {
         self.workers.all.len() + self.infos.len() + self.errors.all.len() + self.names.all.len()

@@ -200,7 +200,7 @@ fn what_a_process_has_forgotten_is_counted_once() {
     assert_eq!(counts(&calls), BTreeMap::from(expected));
 }
 
-/// How many calls are not over.
+/// Returns the number of calls that are not over.
 fn open(calls: &Calls) -> usize {
     calls.all().filter(|call| !call.phase().is_over()).count()
 }

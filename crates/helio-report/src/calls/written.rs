@@ -19,7 +19,7 @@ fn put_text(text: &str, out: &mut String) {
     }
 }
 
-/// The same; null where there is none.
+/// Writes a text in quotes; null for an empty one.
 fn put_text_or_null(text: &str, out: &mut String) {
     match text.is_empty() {
         true => out.push_str("null"),

@@ -73,7 +73,8 @@ pub(crate) struct Told<'a> {
     pub(crate) pid: Option<u32>,
 }
 
-/// How a call stands, as far as it is known: whoever sent it does not know whether it has begun.
+/// Returns the phase of a call, as far as it is known: whoever sent it does not know whether it has
+/// begun.
 pub(crate) fn standing(phase: TaskPhase, is_queued: bool, is_method: bool) -> TaskPhase {
     match (phase, is_queued) {
         (TaskPhase::Sent, true) if is_method => TaskPhase::WaitsForActor,
@@ -156,7 +157,8 @@ pub fn more(answers: &[Answer], actors: &[ActorInfo]) -> Vec<More> {
     answers.iter().flat_map(of_answer).collect()
 }
 
-/// How a call stands. What a process that has ended did not finish, nobody will.
+/// Returns the phase of a call, and its error. What a process that has ended did not finish, nobody
+/// will.
 pub(crate) fn outcome(is_over: bool, task: &TaskRow) -> (TaskPhase, &str, &str) {
     let phase = task.phase;
     if !is_over || phase.is_over() {
