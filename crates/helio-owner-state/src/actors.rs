@@ -336,6 +336,7 @@ impl Actors {
     pub(crate) fn retire(&mut self, id: ActorId, objects: &Objects, ctx: &mut Context) {
         let Some(actor) = self.all.get(&id) else { return };
         let has_handles = actor.handle.is_some_and(|handle| objects.contains(handle));
+        // The creator has to answer for the constructor's arguments as long as the actor may be restarted.
         let is_borrowed = actor.handle.is_some() && !actor.is_ours;
         let is_over = is_borrowed || actor.phase == ActorPhase::Dead;
         if has_handles || !is_over || actor.creation.is_some() || actor.pending_calls() > 0 {
@@ -454,6 +455,7 @@ impl Actors {
             match actor.sent.front() {
                 Some(first) if *first == spec.id => {
                     actor.sent.pop_front();
+                    // The first call cannot have begun before the reply to the one that was sent before it.
                     began = std::mem::replace(&mut actor.replied, now);
                 }
                 // Calls of concurrency groups and async methods overtake each other.

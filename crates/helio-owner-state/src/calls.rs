@@ -300,6 +300,7 @@ impl Calls {
         match task.retries_left {
             0 => false,
             n => {
+                // A negative number has no end, and stays.
                 let counts = n > 0 && !mutant!("retry-not-counted");
                 task.retries_left = if counts { n - 1 } else { n };
                 true

@@ -62,6 +62,7 @@ impl Streams {
     pub(crate) fn end(&mut self, task: TaskId, items: u32) -> bool {
         let Some(stream) = self.all.get_mut(&task) else { return false };
         assert!(stream.read <= stream.arrived, "a reader has what never came");
+        // More may have come than the last attempt made: items of an earlier one were read or wait.
         stream.total = Some(items.max(stream.arrived));
         true
     }

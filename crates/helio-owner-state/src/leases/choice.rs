@@ -141,6 +141,7 @@ impl Leases {
     pub(super) fn may_move(&self, index: usize, node: NodeId, task: TaskId, env: &Env<'_>) -> bool {
         let class = &self.classes[index];
         let room = class.queue.room(node);
+        // A worker may come at any moment: the call waits where its arguments are.
         if room == Room::Unknown {
             return false;
         }

@@ -102,6 +102,7 @@ impl Leases {
                 }
             }
         }
+        // The table has no order of its own, and equal histories are to give equal actions (STATE-1).
         over.sort_unstable();
         over
     }
@@ -113,6 +114,7 @@ impl Leases {
         let mut lost = Vec::new();
         let mut orphans = Vec::new();
         for (request, lease) in self.leases.iter().filter(|(_, lease)| lease.node == node) {
+            // Nothing runs there, or nothing can be heard of it any more: no word of it will come.
             let is_over = lease.sent.is_empty() || lease.broken.is_some();
             if is_over { &mut lost } else { &mut orphans }.push(*request);
         }
@@ -142,6 +144,7 @@ impl Leases {
         let asked = class.requests.len();
         class.requests.retain(|_, asked| asked.at.as_ref().is_none_or(|at| at.node_id != node));
         class.queue.on_node_gone(node);
+        // The next requests wait a while: they may be sent to the same node until its death is known.
         if class.requests.len() < asked {
             self.pauses.on_loss(index, now);
         }

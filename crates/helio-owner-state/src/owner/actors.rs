@@ -62,6 +62,7 @@ impl Owner {
             }
             ControlResponse::Actor(info) => self.on_actor_update(&info),
             ControlResponse::NamedActor(_) => {
+                // `get_if_exists`: the front goes on with the other actor, and this one is never made.
                 self.end(id, DeathCause::new(DeathKind::Intended, "another actor has its name"));
             }
             _ => {}
@@ -93,6 +94,7 @@ impl Owner {
     pub(super) fn on_handles_gone(&mut self, id: ActorId) {
         match self.actors.on_unheld(id) {
             Unheld::Unknown => {}
+            // The control service has not heard of it, so nobody but this process has to be told.
             Unheld::NeverMade => {
                 for object in self.actors.take_held(id) {
                     self.unhold(object);
@@ -123,6 +125,7 @@ impl Owner {
     fn fail_queued(&mut self, id: ActorId, kind: ErrorKind) {
         let value = self.actors.dead_error(id, kind);
         for task in self.actors.queued(id) {
+            // A call that still waits for arguments comes to its end in `dispatch_call`, when they are known.
             if let Some(call) = self.calls.get(task)
                 && call.state() == State::Queued
                 && (kind == ErrorKind::ActorDied
@@ -159,6 +162,7 @@ impl Owner {
                     self.actors.set_aside(id, place, task);
                 } else if mutant!("method-overtakes") {
                     place += 1;
+                // Only calls of the same concurrency group wait for this one.
                 } else if self.actors.has_groups(id) {
                     blocked.push(template);
                     place += 1;
@@ -179,6 +183,7 @@ impl Owner {
         let is_of_it = matches!(&spec.target, Target::Actor(actor) if *actor == id);
         assert!(is_of_it, "a call would run in an actor that was not called");
         let Some(sequence) = self.actors.on_sent(id, task) else { return };
+        // A call that runs again has its old place: calls that were sent since may wait for its result.
         let sequence = sending.remade.unwrap_or(sequence);
         let (args, is_stored) = self.objects.encode_args(&spec.args, self.ctx.me());
         if is_stored {
@@ -195,6 +200,7 @@ impl Owner {
             Some(Turn::Nothing) => {}
             Some(Turn::Alive { again }) => {
                 if again {
+                    // The news that the process before ended were overtaken by these.
                     self.incarnation_lost(id, &info.cause);
                 }
                 self.actors.on_alive(info, again);
@@ -202,6 +208,7 @@ impl Owner {
             }
             Some(Turn::Restarting { is_new }) => {
                 self.incarnation_lost(id, &info.cause);
+                // An actor that never lived was not unavailable: its creator's calls wait for its first life.
                 if !is_new {
                     self.fail_queued(id, ErrorKind::ActorUnavailable);
                 }
@@ -257,6 +264,7 @@ impl Owner {
             self.calls.stray(task);
             self.fail(task, &value);
         }
+        // Of a dead actor this fails the calls that were not sent.
         self.pump_actor(id);
         for object in held {
             self.unhold(object);

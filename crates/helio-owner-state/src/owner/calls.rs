@@ -35,6 +35,8 @@ impl Owner {
     pub(super) fn enter(&mut self, attempt: Attempt) {
         let spec = attempt.spec.clone();
         let missing = self.objects.await_args(spec.id, spec.awaited(), &mut self.ctx);
+        // A method takes its place in the actor's queue also while arguments are missing: calls run in the order in
+        // which they were made.
         if let Target::Actor(actor) = spec.target {
             self.actors.on_call(actor, &spec, attempt.past.earlier.is_remade);
         }
@@ -87,6 +89,7 @@ impl Owner {
     pub(super) fn replied(&mut self, from: WorkerId, id: TaskId, frame: Frame<'static>) {
         let Frame::Reply { failed, retryable, leaving, items, returns, .. } = frame else { return };
         let Some(task) = self.calls.get(id) else {
+            // The call has ended by another attempt, or failed: nobody waits for these values.
             self.discard(from, id, returns);
             return;
         };
@@ -98,6 +101,7 @@ impl Owner {
             && is_current
             && (self.calls.has_unheard(id, items) || self.streams.has_lost_items(id, items))
         {
+            // The news of items were lost, and the items may lie in the store of the executor's node.
             self.calls.stray(id);
         }
         // The items of a generator may have brought references long before its reply, and for those of
@@ -134,11 +138,13 @@ impl Owner {
             self.free_unread(id, returns);
             self.fail(id, &cancelled_error(id, &spec.template.name));
         } else if !failed && self.streams.has_lost_items(id, items) {
+            // Nobody sends them again: the generator runs once more, as after the loss of its worker.
             let text = "items of the generator were lost with a connection that broke";
             self.worker_lost(id, true, &DeathCause::new(DeathKind::Unknown, text));
         } else {
             self.complete(id, failed, items, returns);
         }
+        // Only now: the values are set, so the references inside them are held here.
         if brings {
             self.say_held(from, id);
         }
@@ -264,6 +270,7 @@ impl Owner {
 
     /// The worker that ran the call (or was about to) has ended.
     pub(super) fn worker_lost(&mut self, id: TaskId, started: bool, cause: &DeathCause) {
+        // The attempt may have written its values before it ended.
         if started {
             self.calls.stray(id);
         }
@@ -271,6 +278,8 @@ impl Owner {
         let (cancelled, name) = (task.is_cancelled(), task.spec().template.name.clone());
         let may_retry = task.retries_left() != 0;
         let is_oom = cause.kind == DeathKind::OutOfMemory;
+        // A stop by force ends the worker, so this is its expected outcome; and what was cancelled does not run
+        // again.
         let is_stopped = cancelled || mutant!("crash-taken-for-a-cancellation");
         if is_stopped && !mutant!("cancelled-call-retried") {
             self.fail(id, &cancelled_error(id, &name));
@@ -331,6 +340,8 @@ impl Owner {
     ) {
         let Outcome { returns, failed, retryable, leaving, items } = outcome;
         let returns = returns.into_iter().map(|value| self.outgoing(task, caller, value)).collect();
+        // The reply lets the caller drop its references to the arguments, so it waits at the gate until the owners of
+        // those that this process keeps know of that.
         self.borrows.send(
             caller,
             Frame::Reply { task, failed, retryable, leaving, items, returns },

@@ -60,6 +60,7 @@ impl Owner {
                     (Target::Class(_), None) => {}
                 }
             }
+            // The call may have begun: whether it could be stopped its worker says with the reply.
             State::OnLease(_) | State::OnActor => {
                 if let Some((to, _)) = self.running_at(id) {
                     self.ctx.send(to, Frame::Cancel { task: id, force, recursive });

@@ -20,6 +20,7 @@ impl Owner {
             let (leases, mut env) = self.leases();
             let Some((line, task, request)) = leases.next_pair(index, &mut env) else { break };
             leases.pop_front(index, line);
+            // An argument was lost while the call waited: the worker stays free for the next one.
             if self.waits_again(task) {
                 self.leases.leave_idle(index, request);
                 continue;
@@ -210,6 +211,7 @@ impl Owner {
             }
         }
         self.on_node_lost(node);
+        // An heir frees what is left there, when it is told to; of a node that died without one nothing is left.
         if is_gone {
             self.forget_strays(node);
         }

@@ -135,6 +135,7 @@ impl Owner {
             held.extend(contained.iter().map(|reference| reference.id));
         }
         let Some(news) = self.objects.set(id, value, held, &mut self.ctx) else { return };
+        // After the new references are held: a value that is set again may contain the same ones.
         for inner in news.before {
             self.unhold(inner);
         }
@@ -145,6 +146,7 @@ impl Owner {
         for task in news.dependents {
             self.on_dependency_ready(task);
         }
+        // Last, since the readers above were told of the value and have to find it.
         if !news.is_held {
             self.release_if_unheld(id);
         }

@@ -47,6 +47,7 @@ impl Owner {
                 if from != self.ctx.me().worker_id && self.calls.contains(task) =>
             {
                 let is_method = self.calls.get(task).is_some_and(|call| call.spec().is_method());
+                // By force a method's process would end, and with it the actor, which others use.
                 self.cancel(task, force && !is_method, recursive);
             }
             Frame::Cancel { task, force, recursive } => {
@@ -141,6 +142,8 @@ impl Owner {
                 self.ctx.send(peer.clone(), Frame::Resolve { object: id });
             }
         }
+        // After all announcements: the peer takes every borrow before `since` for void that was not
+        // announced again.
         self.ctx.send(peer.clone(), Frame::BorrowsComplete { since });
         self.borrows.announced_anew(void_since, &mut self.ctx);
     }

@@ -85,11 +85,13 @@ impl Owner {
         let mut wanted = vec![id];
         let mut again = Vec::new();
         while let Some(id) = wanted.pop() {
+            // An argument of a call that is made again may still be there: then nothing has to be done for it.
             let is_here = self.objects.is_ready(id) && !self.objects.is_without_bytes(id);
             if is_here && !mutant!("argument-at-hand-given-up") {
                 continue;
             }
             if self.calls.contains(id.task()) {
+                // The call is under way again already, for another of its objects: this one comes with it.
                 self.objects.await_attempt(id, self.ctx.now());
                 self.end_alone(id);
                 continue;
@@ -99,6 +101,8 @@ impl Owner {
             }
             match self.take_lineage(id) {
                 Ok(lineage) => {
+                    // What kept the arguments for a remembered call is exchanged for the uses of a call under way.
+                    // The new uses come first, so that no argument goes in between.
                     for arg in lineage.held() {
                         self.objects.hold(arg);
                         self.objects.not_remembered(arg);

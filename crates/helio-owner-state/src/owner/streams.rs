@@ -93,6 +93,7 @@ impl Owner {
             && let Some(error) = &end
             && !mutant!("failed-generator-just-ends")
         {
+            // The reader meets the error in its turn, behind the items that came before it.
             let index = self.streams.get(id).map_or(0, |stream| stream.arrived);
             self.item_came(id, index, error.clone());
             total = index + 1;
