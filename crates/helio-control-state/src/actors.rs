@@ -168,6 +168,7 @@ impl Actor {
                 cause.kind,
                 DeathKind::InitFailed | DeathKind::StartFailed | DeathKind::EnvFailed
             );
+        // A kill that restarts and a move end the process on purpose: that is not the end of the actor.
         let is_to_live = self.is_reviving
             || self.is_moving
             || !final_end
@@ -279,6 +280,7 @@ impl Actors {
 
     /// The actor that has the name.
     pub(crate) fn by_name(&self, namespace: &str, name: &str) -> Option<&Actor> {
+        // Actors without a name would otherwise find each other.
         if name.is_empty() {
             return None;
         }

@@ -50,6 +50,7 @@ impl WantedChanges {
     /// When too many wait.
     pub fn hold(&mut self, events: Vec<Vec<Action>>) -> Result<Vec<Vec<Action>>, ChangeError> {
         let (held, rest): (Vec<_>, Vec<_>) = events.into_iter().partition(|event| {
+            // The end of the service cannot wait for a disk that may stay full for ever.
             let ends = event.iter().any(|action| matches!(action, Action::End { .. }));
             let is_kept = !ends && !mutant!("answers-before-it-is-durable");
             is_kept && event.iter().any(|action| matches!(action, Action::Persist(_)))

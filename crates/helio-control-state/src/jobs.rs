@@ -82,6 +82,8 @@ impl Jobs {
             let full = format!("the cluster runs {JOBS_MAX} jobs, the most it can");
             return Err(Failure::new(FailureKind::System, full));
         }
+        // Numbers are never used again, also not after a restart: ids of actors and tasks begin
+        // with the job's.
         self.newest += 1;
         assert!(
             !self.running.contains_key(&job_id(self.newest)),
@@ -135,6 +137,7 @@ impl Jobs {
 
     /// Takes in a job of before a restart.
     pub(crate) fn restore(&mut self, job: JobInfo) {
+        // Numbers of jobs that have ended count, too: workers and ids of theirs may still be about.
         if !mutant!("jobs-number-given-twice") {
             self.newest = self.newest.max(u32::from_le_bytes(job.job_id.0));
         }

@@ -51,6 +51,7 @@ impl KeyValues {
         let slot = (namespace, key);
         let found = self.entries.contains_key(&slot);
         let mut change = None;
+        // Without `overwrite` the first value stays, so that several processes can agree on one.
         if !found || overwrite || mutant!("put-overwrites-anyway") {
             let over_keys = !found && self.entries.len() >= KV_KEYS_MAX;
             if over_keys || self.bytes + slot.1.len() + value.len() > KV_BYTES_MAX {
@@ -77,6 +78,7 @@ impl KeyValues {
         let KvDel { namespace, key } = del;
         let change = durable::key_value(&namespace, &key, None);
         let found = self.remove(namespace, key);
+        // A key that is not there needs no write to the disk.
         let is_news = found && !mutant!("deleted-key-stays-durable");
         (is_news.then_some(change), KvValue { found, value: Vec::new() }.into())
     }

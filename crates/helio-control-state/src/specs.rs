@@ -99,6 +99,7 @@ impl Specs {
         }
         if self.kept.len() >= self.sweep_at {
             self.kept.retain(|kept| Arc::strong_count(&kept.spec) > 1);
+            // The doubling makes a sweep cost each spec a constant, however many there are.
             self.sweep_at = 2 * self.kept.len() + 64;
         }
         let spec = kept.spec.clone();

@@ -333,6 +333,7 @@ impl Actors {
         let mut cause = DeathCause::new(DeathKind::InitFailed, ready.message);
         cause.error = ready.error;
         cause.pid = pid;
+        // The cause is told now: the end of the process that follows has nothing to add.
         actor.is_reported = true;
         actor.cause = Some(cause.clone());
         tell_ended(key, cause, ctx);

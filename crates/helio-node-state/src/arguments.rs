@@ -165,6 +165,7 @@ impl Arguments {
     }
 
     pub(crate) fn on_client_gone(&mut self, conn: Conn, ctx: &mut Context) {
+        // A dead worker releases nothing itself.
         if !mutant!("arguments-of-the-dead-count") {
             self.forget(conn);
         }

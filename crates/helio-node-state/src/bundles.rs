@@ -162,6 +162,8 @@ impl Bundles {
                         ledger.give_back(&bundle.assigned, &Strategy::default(), false);
                     }
                 }
+                // Tasks and actors may still use parts of it: it is the node's again with the last
+                // of them (`end_unused`).
                 Stage::Lends => {
                     bundle.stage = Stage::Ends;
                     self.ending += 1;
@@ -185,6 +187,7 @@ impl Bundles {
         }
         let ending = self.all.iter().filter(|(_, bundle)| bundle.stage == Stage::Ends);
         let ending: Vec<(PlacementGroupId, u32)> = ending.map(|(key, _)| *key).collect();
+        // `has_users` is asked once a group, which may have thousands of bundles here.
         let mut is_used: BTreeMap<PlacementGroupId, bool> = BTreeMap::new();
         for (group_id, number) in ending {
             if *is_used.entry(group_id).or_insert_with(|| has_users(group_id)) {

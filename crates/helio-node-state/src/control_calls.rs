@@ -65,6 +65,8 @@ impl ControlCalls {
             ctx.send(conn, ControlReply { request_id: call.request_id, response });
             return Ok(());
         }
+        // Remembered, because a control service that starts anew has no subscriptions
+        // (`on_control_connected`).
         match &call.request {
             ControlRequest::SubscribeActor(subscribe) => {
                 self.subscriptions.entry(worker_id).or_default().insert(subscribe.actor_id);

@@ -151,6 +151,7 @@ impl Drain {
     pub(crate) fn leave(&mut self) -> Option<(String, Option<NodeAddress>)> {
         let order = self.order.as_mut().filter(|order| !order.is_over)?;
         order.is_over = true;
+        // An heir that has taken nothing need not be asked for anything.
         let is_named = !order.taken.is_empty() && !mutant!("heir-not-named");
         let heir = order.heir.clone().filter(|_| is_named);
         Some((order.reason.clone(), heir))

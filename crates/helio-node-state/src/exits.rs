@@ -80,6 +80,7 @@ pub(crate) fn cause(
 ) -> DeathCause {
     if let Some(known) = known {
         let pid = if known.pid == 0 { pid } else { known.pid };
+        // For an end that was wanted nobody looks for a cause in the log.
         let log_tail = if known.is_intended() { String::new() } else { log_tail };
         return DeathCause { pid, log_tail, ..known };
     }

@@ -186,6 +186,7 @@ impl Ledger {
     ) {
         let Some(slots) = self.bundle_devices.get_mut(&place.group_id) else { return };
         for device in indices {
+            // A call that names no bundle may have its part from any: it goes back to one that has lent such a part.
             let has_lent = |slot: &Slot| match place.bundle {
                 Some(bundle) => bundle == slot.bundle,
                 None if mutant!("part-given-back-to-another-bundle") => {

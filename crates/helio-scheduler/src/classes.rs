@@ -43,6 +43,7 @@ impl Classes {
             self.of_slot.resize(slot + 1, None);
         }
         let before = std::mem::replace(&mut self.of_slot[slot], class.clone());
+        // Most changes are of free resources, by which a node stays in its class.
         if before == class {
             return;
         }
@@ -71,6 +72,8 @@ impl Classes {
         let mut found: Vec<(usize, usize)> = Vec::new();
         for members in self.members.values() {
             let others = members.iter().filter(|slot| !special.contains(slot)).copied();
+            // Equal nodes are as good as each other: more of them than there are bundles would only be looked at for
+            // nothing.
             let first = found.len();
             found.extend(others.take(n).map(|slot| (slot, 1)));
             let n_special = special.iter().filter(|slot| members.contains(slot)).count();

@@ -46,6 +46,7 @@ fn why_not(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> Strin
     if feasible.is_empty() {
         return infeasible(nodes, need, strategy);
     }
+    // With room somewhere the request was granted: what it waits for is a process.
     if feasible.iter().any(|node| node.available.covers(need)) {
         return format!("a worker with {} is being prepared", list(need));
     }
@@ -95,6 +96,7 @@ fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> St
             "no node has the labels {wanted}: ask for others, or start a node with them"
         );
     }
+    // One resource that no node has enough of explains more than the sum of all.
     for (name, quantity) in need.iter() {
         let largest = left.iter().map(|node| node.total.get(name)).max().unwrap_or_default();
         if largest < quantity {

@@ -197,6 +197,7 @@ fn assign<'a>(
     let nodes: Vec<Candidate<'_>> = nodes.filter(|one| one.node.is_open()).collect();
     let mut board =
         Board { nodes, room, taken: BTreeMap::new(), counts: BTreeMap::new(), placed: Vec::new() };
+    // Bundles that are placed already count: the others go beside them, or away from them.
     for (index, one) in board.nodes.iter().enumerate() {
         let node_id = one.node.address.node_id;
         let held = wanted.held.iter().filter(|held| **held == node_id).count();
@@ -238,6 +239,7 @@ fn on_one(board: &mut Board<'_>, wanted: Wanted<'_>) -> Result<(), u32> {
     let all = || wanted.missing.iter().map(|number| bundle(wanted, *number));
     let need = sum(all());
     let fits = |index: &usize| {
+        // Where some bundles are placed, only their node will do for the rest.
         let is_open = wanted.held.is_empty() || board.count(*index) > 0;
         is_open
             && board.fits(*index, &need)
@@ -281,6 +283,7 @@ fn packed(board: &mut Board<'_>, wanted: Wanted<'_>) -> Result<(), u32> {
     while let Some(hardest) = left.first().copied() {
         // The hardest must go somewhere: among the nodes that can hold it, the one that holds most.
         let holds = |index: usize| {
+            // A copy: what one node could hold is tried, and only the best node's trial is carried out.
             let mut trial = Board {
                 nodes: board.nodes.clone(),
                 room: board.room,
@@ -346,6 +349,7 @@ fn one_each(board: &mut Board<'_>, wanted: Wanted<'_>) -> Result<(), u32> {
     }
     let mut of_node: BTreeMap<usize, usize> = BTreeMap::new();
     for place in 0..order.len() {
+        // The others keep their places in the explanation of what is missing.
         if !matched(place, &open, &mut of_node, &mut BTreeSet::new()) {
             let others = of_node.iter().map(|(index, other)| (*index, order[*other]));
             for (index, number) in others.collect::<Vec<_>>() {
@@ -368,6 +372,7 @@ fn matched(
     seen: &mut BTreeSet<usize>,
 ) -> bool {
     for index in &open[place] {
+        // A node is tried once a round: that it cannot be freed does not change within one.
         if !seen.insert(*index) {
             continue;
         }

@@ -261,6 +261,7 @@ impl NodeIndex {
     ) -> Choice {
         let mut answer = self.by_labels(local, need, strategy, &strategy.labels, cursor, touched);
         for fallback in &strategy.fallbacks {
+            // A later fallback is worse than an earlier one: the first with room ends the search.
             let is_settled = matches!(answer, Choice::On(_)) && !mutant!("fallback-first");
             if is_settled || mutant!("fallback-ignored") {
                 break;
@@ -293,6 +294,7 @@ impl NodeIndex {
                 None => return Choice::Infeasible,
             }
         }
+        // A resource that few nodes have makes it cheaper to look at these than to keep a tree for the shape.
         let Some(few) = self.holders.of_rarest(need) else {
             let slots = |id: &NodeId| self.slots.get(id).copied();
             let touched: Vec<usize> = touched.iter().filter_map(slots).collect();
@@ -375,6 +377,7 @@ impl NodeIndex {
             seen: u64::MAX,
             used: 0,
         });
+        // The list of changes does not go back so far, or the classes are new.
         if kept.seen < first || kept.seen > now {
             self.visited += self.nodes.len() as u64;
             kept.value.rebuild(&self.nodes);

@@ -31,6 +31,7 @@ pub fn place(
     let by = |labels: &[Label]| by_labels(nodes, local, need, strategy, labels, cursor, touched);
     let mut answer = by(&strategy.labels);
     for fallback in &strategy.fallbacks {
+        // A later fallback is worse than an earlier one: the first with room ends the search.
         let is_settled = matches!(answer, Choice::On(_)) && !mutant!("fallback-first");
         if is_settled || mutant!("fallback-ignored") {
             break;
@@ -142,6 +143,7 @@ fn best<'a>(
     let mut free: Vec<&NodeView> =
         feasible.iter().filter(|node| node.available.covers(need)).copied().collect();
     let has_gpu = |node: &&NodeView| node.total.get("GPU") > Quantity(0);
+    // Nodes with GPUs are left to requests for them, as long as others have room.
     if need.get("GPU") == Quantity(0) && !free.iter().all(has_gpu) {
         free.retain(|node| !has_gpu(node));
     }

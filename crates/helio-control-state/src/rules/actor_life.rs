@@ -20,6 +20,8 @@ impl Control {
     /// Takes in a new actor; its name and the limits were checked. It is not in the queue yet.
     pub(crate) fn add_actor(&mut self, spec: ActorSpec) {
         let actor_id = spec.actor_id;
+        // The handle may have been faster than the creation: who asked before hears of it from now
+        // on.
         self.subscriptions.now_known(actor_id);
         if !mutant!("actor-not-persisted") {
             self.out.persist(durable::actor(&spec));
@@ -34,6 +36,8 @@ impl Control {
         let is_expected = self.actors.get(actor_id).is_some_and(|actor| {
             actor.incarnation == incarnation && actor.state == State::Starting { node_id }
         });
+        // The actor was given to another node meanwhile, or has ended: a second life would run
+        // beside the first.
         if !is_expected {
             self.stop_stray(node_id, actor_id, incarnation);
             return;
@@ -47,9 +51,11 @@ impl Control {
         let Some((is_ending, held)) = ending_and_held else { return };
         self.nodes.settle(node_id, ReservedFor::Actor(actor_id), held);
         self.publish_actor(actor_id);
+        // The order to end found no process that could have taken it, and is given now.
         if is_ending {
             self.stop_process(actor_id, "its last handle is gone", true);
         }
+        // The node was told to leave while the constructor ran.
         if self.nodes.is_draining(node_id) {
             self.move_actor(actor_id);
         }
@@ -59,6 +65,7 @@ impl Control {
     pub(crate) fn on_actor_ended(&mut self, node_id: NodeId, ended: ActorEnded) {
         let ActorEnded { actor_id, incarnation, cause, retry, attempt } = ended;
         let Some(actor) = self.actors.get(actor_id) else { return };
+        // The end of an earlier life may be told late, when the next one runs already.
         let is_this = actor.incarnation == incarnation || mutant!("old-life-taken-for-the-new-one");
         if !is_this || actor.node_id() != Some(node_id) {
             return;
@@ -169,6 +176,7 @@ impl Control {
         } else if request.no_restart && !mutant!("killed-actor-restarted") {
             let cause = DeathCause::new(DeathKind::Intended, "it was killed by `ray.kill`");
             self.kill_actor(actor_id, cause);
+        // Without a process there is nothing to kill: the actor waits to be started anyway.
         } else if actor.node_id().is_some() {
             self.actors.update(actor_id, |actor| actor.is_reviving = true);
             self.persist_incarnation(actor_id);

@@ -27,6 +27,7 @@ impl Control {
             let text = format!("no node of the id {node_id} is alive");
             return Failure::new(FailureKind::NotFound, text).into();
         }
+        // At once, so that no node sends work there any more while the actors move away.
         self.publish_views();
         for actor_id in self.actors.on_node(node_id) {
             self.move_actor(actor_id);

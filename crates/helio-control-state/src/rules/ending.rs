@@ -43,6 +43,7 @@ impl Control {
         if self.ending.is_some() {
             return;
         }
+        // A node that joined again would go on in a cluster that has ended.
         let may_rejoin = mutant!("nodes-of-a-stopped-cluster-join-anew");
         let mut nodes = self.nodes.alive_ids();
         if mutant!("stop-forgets-a-node") {
@@ -52,6 +53,7 @@ impl Control {
         let now_ms = self.now_ms();
         let awaited = self.nodes.alive_ids().into_iter().chain(self.former.keys().copied());
         let awaited: BTreeSet<NodeId> = awaited.collect();
+        // After a restart of the service there may be nodes that it has not heard of yet.
         let began_ms = self.recovering_until_ms.map(|until_ms| until_ms - RECOVERY_MS_MAX);
         let is_over = mutant!("stop-awaits-nobody");
         self.ending = Some(Ending {
@@ -82,6 +84,7 @@ impl Control {
         else {
             return false;
         };
+        // It has heard of the end, so nobody waits for it any more.
         ending.awaited.remove(&node_id);
         let reason = format!("the cluster has ended: {}", ending.reason);
         let accepted = NodeAccepted {

@@ -47,6 +47,7 @@ impl Control {
         if !mutant!("removed-group-stays-durable") {
             self.persist_all(durable::no_group(group_id));
         }
+        // Calls for the group wait on these nodes, and fail now.
         for node_id in askers {
             self.out.send(node_id, GroupNews { group_id, removed: true, why: String::new() });
         }

@@ -235,6 +235,8 @@ impl Control {
         let here = self.groups.on_node(node_id);
         for group_id in &here {
             if self.groups.get(*group_id).is_some_and(|group| group.awaits(node_id)) {
+                // The order, or the answer to it, may be lost with the connection: it is given
+                // again.
                 self.reserve_bundles(node_id, *group_id);
                 self.send_step(node_id, *group_id);
             }

@@ -76,6 +76,7 @@ impl Control {
         {
             self.tell_to_stay(node_id);
         }
+        // Before the actors, which may live in them.
         self.reconcile_bundles(node_id, &bundles);
         self.reconcile_actors(node_id, &actors);
         if clients_known && !mutant!("clients-that-ended-meanwhile-forgotten") {

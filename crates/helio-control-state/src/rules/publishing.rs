@@ -37,6 +37,7 @@ impl Control {
             if self.subscriptions.is_full(actor_id) {
                 return full("handles of the actor");
             }
+            // The answer is the last news of a dead one.
             if !actor.is_dead() {
                 self.subscriptions.add(actor_id, subscriber);
             }

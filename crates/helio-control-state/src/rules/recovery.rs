@@ -71,6 +71,7 @@ impl Control {
     fn restore(&mut self, key: &[u8], value: Vec<u8>) -> Option<()> {
         match durable::read(key, value)? {
             Entry::Session(name) => self.session_name = name,
+            // Where it runs is not durable: its node tells when it comes back.
             Entry::Actor(spec) => self.actors.insert(spec, State::Recovering),
             Entry::Group(spec) => self.groups.insert(spec, self.out.now_ms()),
             Entry::Places(info) => return self.groups.restore_places(&info).then_some(()),

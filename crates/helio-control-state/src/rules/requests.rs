@@ -15,6 +15,7 @@ use crate::event::{Change, Requester};
 impl Control {
     pub(crate) fn on_request(&mut self, node_id: NodeId, worker_id: WorkerId, call: ControlCall) {
         let requester = Requester { node_id, worker_id, request_id: call.request_id };
+        // Refused at once: what would change durable state cannot be answered before the disk has room.
         if let Some(refusal) = self.refuse_for_disk(&call.request) {
             return self.out.reply(requester, refusal);
         }
@@ -129,6 +130,7 @@ impl Control {
                 format!("the cluster has {ACTORS_MAX} actors, the most it can"),
             );
         }
+        // While the service recovers, the node to which the actor is bound may still come back.
         if fails_when_infeasible(&spec.strategy) && !self.is_recovering() {
             let need = &spec.placement_resources;
             let placement = self.nodes.place(None, need, &spec.strategy, 0);

@@ -65,6 +65,7 @@ impl Control {
                 room.ask(node_id, &group.resources_of(&[bundle]));
             }
         }
+        // After the groups: the views hold what was asked for these, so nothing is asked for twice.
         for (creator, need, strategy) in actors {
             let found = place(&room.views, creator, &need, &strategy, self.n_placed, &[]);
             if let Placement::On(node_id) = found {

@@ -83,6 +83,7 @@ impl Node {
     pub(super) fn on_group_news(&mut self, news: GroupNews) {
         let (group_id, removed) = (news.group_id, news.removed);
         self.groups.on_news(news);
+        // No room will ever come for them.
         if removed && !mutant!("removed-group-still-awaited") {
             return self.leases.refuse_group(group_id, &groups::removed(group_id), &mut self.ctx);
         }

@@ -12,6 +12,8 @@ impl Node {
     pub(super) fn on_control_said(&mut self, message: ControlToNode) {
         match message {
             ControlToNode::Accepted(accepted) => {
+                // Nodes that died while the service could not be heard are not named: those that
+                // stay unnamed count as dead after a while.
                 self.cluster.await_confirmations(&mut self.ctx);
                 self.groups.clear();
                 if accepted.refused.is_empty() {

@@ -56,6 +56,7 @@ impl Node {
     pub(super) fn look_at_drain(&mut self) {
         let Some(is_over) = self.drain.is_due(self.ctx.now()) else { return };
         let is_busy = self.leases.len() + self.actors.len() + self.pool.len() > 0;
+        // What runs here may make objects until its end, and they have to be handed over, too.
         if is_busy && !is_over && !mutant!("drained-node-leaves-at-once") {
             return;
         }

@@ -297,6 +297,7 @@ impl Pool {
     ) -> Option<WorkerId> {
         let waiting = Waiting { demand, wants_preloaded };
         let fits = |worker: &Worker| {
+            // A used worker has the job's code and modules loaded, and the environment's variables set.
             let is_of_job = worker.key.0 == key.0 || mutant!("worker-of-another-job");
             let is_of_env = worker.key.1 == key.1 || mutant!("worker-of-another-environment");
             is_of_job && is_of_env && waiting.takes(worker.is_fresh, worker.is_preloaded)

@@ -120,6 +120,7 @@ impl Allocator {
             start.checked_add(length).is_some_and(|end| end <= self.size),
             "extent outside the store: {extent:?}"
         );
+        // No two free extents touch: with its neighbours on both sides it becomes one.
         if let Some((&before, &(before_length, _))) = self.free.range(..=start).next_back() {
             assert!(before + before_length <= start, "extent freed twice: {extent:?}");
             if before + before_length == start {

@@ -518,6 +518,7 @@ impl Objects {
             let (_, object_id) = self.spillable.pop_first()?;
             let Some(object) = self.sealed.get_mut(&object_id) else { continue };
             let Some(extent) = object.extent else { continue };
+            // Not yet `Written`: until the file is whole the memory is the only copy.
             object.file = if mutant!("file-counts-before-it-is-whole") {
                 File::Written
             } else {

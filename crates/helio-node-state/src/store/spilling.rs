@@ -258,6 +258,7 @@ impl Store {
     ) {
         let Some(written) = self.objects.end_restore(object_id) else { return };
         let is_read = outcome.is_ok() || mutant!("failed-read-taken-for-done");
+        // The file is not what was written: its bytes would be read as another value.
         let is_damaged = outcome.is_ok_and(|read| read != written);
         match is_read && (!is_damaged || mutant!("damaged-file-taken-for-whole")) {
             true => {

@@ -293,6 +293,7 @@ impl Store {
         }
         let reason = match refusal {
             Some(reason) => reason,
+            // Pinned until all is sent: its memory is read from while the connection takes it.
             None => match self.objects.pin(object_id) {
                 Some((offset, size)) => {
                     if mutant!("object-moves-while-it-is-sent") {

@@ -59,6 +59,7 @@ impl<P: Clone> Executor<P> {
             format!("; its argument ObjectRef({id}) is being brought to that node")
         });
         let text = format!("It waits in the process (pid {pid}){calls}{running}{fetched}.");
+        // Only the first of the queue waits for its argument; the others wait for those before them.
         let awaited = argument.filter(|_| before == 0).map_or(Awaited::Nothing, Awaited::Argument);
         (text, awaited)
     }

@@ -48,6 +48,7 @@ impl Running {
         let begun = self.places.get_mut(place)?.take();
         let is_it = begun.as_ref().is_some_and(|begun| begun.task == task);
         assert!(is_it, "the end of one call would be told to the caller of another");
+        // Places keep the order of the calls, so one in the middle stays empty until its neighbours have gone.
         while let Some(None) = self.places.front() {
             self.places.pop_front();
             self.first += 1;

@@ -135,6 +135,7 @@ impl Received {
     ) -> Result<(), String> {
         let function = match function {
             0 => None,
+            // The function came before the template on the same link, or was never sent.
             _ => Some(
                 self.functions
                     .get(&function)
@@ -144,6 +145,7 @@ impl Received {
         };
         let template = known.find_or_read(body, function)?;
         let is_new = !self.templates.contains_key(&number);
+        // The other end uses a number again before it gives out a new one, so more are a fault or an attack.
         if is_new && self.templates.len() >= SENT_MAX {
             return Err("it defines too many templates".to_owned());
         }

@@ -46,6 +46,7 @@ impl Output {
         }
         self.written = 0;
         self.bytes.clear();
+        // One large message is not to cost its memory for as long as the link lasts.
         if self.bytes.capacity() > KEPT_MAX {
             self.bytes.shrink_to(KEPT);
         }

@@ -29,6 +29,8 @@ impl<M: Memory> Process<M> {
                 Value::Inline(bytes) => here(bytes, false),
                 Value::Error(bytes) => here(bytes, true),
                 Value::Stored { size, locations } => {
+                    // Also what is pinned here counts: the daemon bounds the bytes of all arguments
+                    // of running tasks.
                     arguments.push(StoredArgument { object_id, size });
                     match self.store.payload(object_id) {
                         Some(payload) => Input::Here(payload),

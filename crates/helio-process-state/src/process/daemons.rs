@@ -164,10 +164,13 @@ impl<M: Memory> Process<M> {
         if node == self.owner.address().node_id {
             return;
         }
+        // A daemon that only hangs would keep its connection open, and requests to it would wait for ever.
         if let Some(link) = self.links.to_node(node) {
             self.on_closed(link);
             self.actions.push(Action::Close { link, reason: None });
         }
+        // Nobody closes the connections to processes of a machine without power. Of a node that left in order the
+        // processes have ended themselves.
         if has_died && !mutant!("links-into-dead-nodes-stay") {
             self.end_links_into(node);
         }
@@ -223,6 +226,7 @@ impl<M: Memory> Process<M> {
             Some(Pending::GroupExplanation { explanation }) => {
                 self.group_explained(explanation, &response);
             }
+            // Only now is the change durable, so only now may a reader of the promised object go on.
             Some(Pending::Promise { object, value, .. }) => {
                 let value = match response {
                     ControlResponse::Failed(failure) => OutgoingValue::Error(refusal(failure)),
@@ -278,6 +282,7 @@ impl<M: Memory> Process<M> {
         };
         let error = SystemError { object: id, ..SystemError::new(kind, failure.message) };
         let error = error.to_payload();
+        // A call runs with the error in place of its argument, which tells its caller the reason.
         self.argument_arrived(id, &Payload::error(error.clone()));
         self.store.refuse(id, error, self.now);
         self.look_at_watched(id);
@@ -405,6 +410,7 @@ impl<M: Memory> Process<M> {
             return self.end("an actor's specification could not be read");
         };
         self.set_job(job.clone());
+        // From here on tasks are refused: this process is the actor's until it ends.
         self.executor.serve_actor();
         let body = (!args.stored_body).then(|| Bytes::of(args.body));
         let inputs = self.inputs(args.deps);

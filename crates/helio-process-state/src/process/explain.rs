@@ -88,6 +88,7 @@ impl<M: Memory> Process<M> {
         {
             let more = self.why_running(*task);
             why = Why { text: join(why.text, &more.text), next: more.next };
+            // A call that waits for itself would be asked after for ever.
             if matches!(&why.next, Some(NextHop::Executor { .. })) {
                 why.next = None;
             }
@@ -123,6 +124,7 @@ impl<M: Memory> Process<M> {
                 self.ask_process(&to, task.object(1), true, hops, asker, why.text);
             }
         }
+        // **LIMIT-1** The oldest is answered with what is known so far.
         if let Some(oldest) = self.requests.surplus_explanation(OPEN_MAX) {
             self.explained(oldest, "");
         }

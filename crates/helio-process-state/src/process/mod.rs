@@ -373,6 +373,8 @@ impl<M: Memory> Process<M> {
         self.strangers.remove(link);
         self.greeting_ended(link);
         let closed = self.links.closed(link);
+        // First the news of deaths that waited for the last frames of this link: they tell the cause, which the loss
+        // of the link does not.
         self.on_drained(link);
         let Some((peer, ends_too)) = closed else { return };
         if let Some(other) = ends_too {

@@ -194,6 +194,8 @@ impl<M: Memory> Process<M> {
         let (link, is_new) = self.links.open_node(to);
         if is_new {
             self.actions.push(Action::Connect { link, to: Peer::RemoteNode(to.clone()) });
+            // The registration is the first frame: the requests for which the link is opened follow
+            // it.
             let me = self.owner.address();
             let register = Register {
                 worker_id: me.worker_id,

@@ -29,6 +29,8 @@ impl<M: Memory> Process<M> {
         if let Some(payload) = self.store.payload(id) {
             return Some(payload);
         }
+        // Taken: the refusal is for the readers that waited when it came, and a later one has the object fetched
+        // again.
         if let Some(refusal) = self.store.take_refusal(id, self.now) {
             return Some(refusal);
         }

@@ -67,6 +67,7 @@ impl Copies {
             let (has, most) = (new.size >> 20, FILE_MAX >> 20);
             return Err(self.target.refused(&format!("{name} has {has} MiB; {most} MiB are kept")));
         }
+        // Two threads would each write an index that lacks the other's file.
         let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
         let mut backend = connect(&self.target);
         let mut all = self.index(&mut *backend)?;
@@ -83,6 +84,7 @@ impl Copies {
         let gone = oldest(&mut all);
         let text: Vec<String> =
             all.iter().map(|listed| format!("{} {}\n", listed.size, listed.name)).collect();
+        // After the parts and before old ones go: the index names whole files only, whenever the head is lost.
         self.put(&mut *backend, INDEX, Some(text.concat().as_bytes()))?;
         for part in gone.iter().flat_map(Listed::parts) {
             self.put(&mut *backend, &part, None)?;
@@ -107,6 +109,7 @@ impl Copies {
         fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, &error))?;
         let number = u64::from_le_bytes(helio_env::random::bytes());
         let draft = self.folder.join(format!(".{number:x}.part"));
+        // Renamed when it is whole: a file of that name is taken for complete.
         let is_whole = self.copy(&mut *backend, &listed, &draft).and_then(|is_whole| {
             if is_whole {
                 fs::rename(&draft, &path).map_err(|error| failed(&path, &error))?;

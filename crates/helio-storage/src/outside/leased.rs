@@ -88,6 +88,8 @@ impl Leased {
                 let every = target.lease / RENEWALS;
                 let mut wait = every;
                 while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                    // Before the question: the lease counts from then, for the store may have taken it long before
+                    // the answer.
                     let asked = now();
                     let outcome = backend.renew(epoch, &holder, target.lease);
                     wait = if outcome.is_ok() { every } else { every / RENEWALS };
@@ -170,12 +172,15 @@ impl Storage for Leased {
         if let Some(to) = lost {
             return Err(self.lost(&to));
         }
+        // The store has not answered a renewal since the commit that failed: to try again would only hold up the
+        // head.
         if self.away.is_some_and(|since| asked <= since) {
             let reason = self.shared.state().trouble.clone();
             return Err(self.target.failed(Failure::Away(reason)));
         }
         // A new number for each try: the one before may still arrive. To repeat what it did does no harm.
         self.number += 1;
+        // Several changes of one key in a batch are one write: only the last state counts.
         let newest: BTreeMap<&[u8], &Change> =
             changes.iter().map(|change| (change.key.as_slice(), change)).collect();
         let newest: Vec<Change> = newest.into_values().cloned().collect();

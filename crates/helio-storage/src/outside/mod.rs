@@ -77,6 +77,7 @@ pub fn open(
         if said.contains(&waiting) {
             return;
         }
+        // Who leads is told once a change; reasons of a store that is away come by turns.
         if matches!(waiting, Waiting::For(_)) {
             said.clear();
         } else if said.len() > REASONS_MAX {
@@ -88,6 +89,7 @@ pub fn open(
     let mut reached = Instant::now();
     let mut has_copy = false;
     loop {
+        // The lease counts from the question, not from the answer.
         let asked = leased::now();
         match backend.acquire(holder, target.lease) {
             Ok(Attempt::Won { epoch, number }) => {

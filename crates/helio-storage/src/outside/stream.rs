@@ -35,6 +35,7 @@ impl Limited {
         for address in (host, port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, patience) {
                 Ok(stream) => {
+                    // Each request waits for its answer: to gather bytes would only delay it.
                     stream.set_nodelay(true)?;
                     let stream = match encryption {
                         None => Stream::Plain(stream),

@@ -56,6 +56,7 @@ impl Etcd {
         let limit = place.limit.min(most);
         let asked = [page(&place.from, &end, limit)];
         let told = match epoch {
+            // Under an epoch the read itself is fenced: what it returns was written before anybody took over.
             Some(epoch) => self.transact_ours(epoch, &[], &asked, within),
             None => self.transact(&[], &asked, &[], within).map(Done::Ours),
         };
@@ -69,6 +70,7 @@ impl Etcd {
             }
             Err(failure) => return Err(failure),
         };
+        // The watch begins at the revision of the first page, so that no change between two pages is missed.
         if copy.revision == 0 {
             (copy.revision, copy.cluster) = (told.revision, told.cluster);
         }
@@ -77,6 +79,7 @@ impl Etcd {
         let is_last = pairs.len() < limit;
         place.limit = next_limit(limit, bytes);
         if let Some(last) = pairs.last() {
+            // The smallest key behind the last one that was read.
             place.from = [last.key.as_slice(), b"\x00"].concat();
         }
         let map = if place.is_of_parts { &mut copy.parts } else { &mut copy.entries };
@@ -99,6 +102,7 @@ impl Etcd {
             self.copy = Some(copy);
             return read.map(|_| Followed::Behind);
         }
+        // A watch that does not tell of the lease's own key listens to a member that is cut off.
         if self.is_watch_silent(&copy) {
             self.watch = None;
         }
@@ -108,6 +112,7 @@ impl Etcd {
                 other => break other,
             }
         };
+        // With a gap the copy is dropped, and read anew from the next call on.
         if !matches!(heard, Ok(Heard::Gap)) {
             self.copy = Some(copy);
         }
@@ -135,6 +140,7 @@ impl Etcd {
         let within = self.target.answer_max();
         // The member that was listened to may be the one that is cut off; then that which took the write is.
         for _ in 0..2 {
+            // The fence is this head's first write: behind it nobody else's is taken, so a copy that has it has all.
             while copy.revision < self.fence {
                 match self.hear(copy, within) {
                     Ok(Heard::News | Heard::Free) => {}

@@ -128,6 +128,7 @@ impl Connection {
             let line = self.line()?;
             let size = line.split(';').next().unwrap_or_default().trim();
             let length = usize::from_str_radix(size, 16).map_err(|_| odd(&line))?;
+            // **LIMIT-1** Before the room is taken, for the length is the other end's word.
             if body.len().saturating_add(length) > BODY_MAX {
                 return Err(odd("an answer that is too long"));
             }
@@ -192,6 +193,7 @@ impl Lines {
                 self.looked = 0;
                 return Ok(Some(value(&line)));
             }
+            // A long line comes in many pieces: what was looked through is not looked through again.
             self.looked = self.text.len();
             if matches!(self.chunks, Chunks::Over) {
                 return Err(io::ErrorKind::UnexpectedEof.into());

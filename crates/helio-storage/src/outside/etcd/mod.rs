@@ -106,6 +106,7 @@ impl Etcd {
         let members = self.target.others.len() + 1;
         let mut last = Failure::Away("no member was asked".to_owned());
         let mut has_logged_in = false;
+        // One try more than there are members: a token that has run out costs one.
         for _ in 0..=members {
             if self.token.is_empty() && !self.target.password.is_empty() {
                 match self.login(within) {
@@ -226,6 +227,8 @@ impl Etcd {
     /// Carries out what is marked as made.
     fn settle(&mut self, epoch: u64) -> Outcome<Done<()>> {
         let mark = get(&self.key("mark"));
+        // The mark is the last thing written of a large commit: without it the pieces are of a commit that was never
+        // acknowledged.
         let told = match self.transact_ours(epoch, &[], &[mark], self.target.answer_max())? {
             Done::Ours(told) => told,
             Done::Lost(to) => return Ok(Done::Lost(to)),
@@ -251,6 +254,8 @@ impl Etcd {
                 return Ok(Done::Lost(to));
             }
         }
+        // Last: a head that is lost in between leaves a mark, and the next one carries the commit out once more. To
+        // repeat it does no harm.
         let rest = [delete(&self.key("mark")), delete_range(&self.key("j/"), &self.key("j0"))];
         let done = self.transact_ours(epoch, &[], &rest, LARGE_MAX)?;
         self.is_unsettled = false;
@@ -317,6 +322,7 @@ impl Etcd {
                 Some(value) => ops.push(Op::Put(entry, [b"\x00", value.as_slice()].concat())),
                 None => ops.push(Op::Delete(entry)),
             }
+            // A value that has become smaller leaves parts behind.
             if self.large.contains(key) {
                 ops.push(Op::DeleteRange(self.part(key, parts), self.part(key, 99_999_999)));
             }
@@ -338,6 +344,8 @@ impl Backend for Etcd {
         if let Some(leader) = leader {
             let its_lease = leader.text().split(' ').nth(1).and_then(|text| text.parse().ok());
             let its_lease = Duration::from_millis(its_lease.unwrap_or_default()).max(lease);
+            // The time counts from when this process saw the key change, by its own clock: clocks of two machines
+            // need not agree.
             let since = match &self.seen {
                 Some((revision, since)) if *revision == leader.revision => *since,
                 _ => Instant::now(),
@@ -349,8 +357,10 @@ impl Backend for Etcd {
             }
         }
         let before = epoch.and_then(|found| found.text().parse().ok()).unwrap_or(0u64);
+        // Higher than all before, also where the store was emptied meanwhile.
         let ours = unix_ms().max(before + 1);
         let number = number.and_then(|found| found.text().parse().ok()).unwrap_or(0);
+        // Of several heads that saw the lease run out, the first transaction wins.
         let conditions = [is_still(&names[1], epoch), is_still(&names[2], leader)];
         let changes = [
             put(&names[0], self.target.cluster.as_bytes()),
@@ -360,6 +370,7 @@ impl Backend for Etcd {
         ];
         let told = self.transact(&conditions, &changes, &[get(&names[2])], within)?;
         let is_ours = |found: &Found| found.text() == leading(ours, lease, holder_name);
+        // The answer to a try that had won may have been lost, and its write is there.
         if told.is_done || told.first(0).is_some_and(is_ours) {
             self.seen = None;
             return Ok(Attempt::Won { epoch: ours, number });

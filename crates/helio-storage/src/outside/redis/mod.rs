@@ -406,6 +406,7 @@ impl Backend for Redis {
         let epoch = epoch.to_string();
         if let Some(mut copy) = self.copy.take().filter(|copy| copy.cursor.is_none()) {
             let since = copy.number.to_string();
+            // The same script compares the epoch and tells what changed: nobody can write in between.
             let arguments = [epoch.as_bytes(), copy.born.as_bytes(), since.as_bytes()];
             match self.run_ours(NEWS_OF_OURS, &arguments, READ_MAX)? {
                 Done::Ours(told) => {
