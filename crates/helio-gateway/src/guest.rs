@@ -269,9 +269,12 @@ impl Connection {
                     tracing::info!("connected to the gateway again");
                     return Ok((reader, writer, said.received));
                 }
+                // The same gateway knows the session no more: nothing of it can be saved.
                 Ok(Ok((_, _, said))) if said.gateway == self.last.gateway => {
                     return Err(said.refused);
                 }
+                // A head that took over has another gateway, which has no sessions yet: a new one begins for the same
+                // node.
                 Ok(Ok(_)) => match tokio::time::timeout(DIAL_MAX, self.begin_anew()).await {
                     Ok(Ok((reader, writer))) => return Ok((reader, writer, 0)),
                     Ok(Err(Error::Refused(why))) => return Err(why),
@@ -282,6 +285,7 @@ impl Connection {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "no answer".to_owned(),
             };
+            // By then the gateway has given the session up as well.
             if began.elapsed() > self.grace {
                 let seconds = began.elapsed().as_secs();
                 return Err(format!("the gateway was not reached for {seconds} s: {why}"));

@@ -203,6 +203,7 @@ impl Session {
         };
         writer.abort();
         let mut state = self.lock();
+        // A newer connection may carry the session already.
         if state.generation == generation {
             state.carrier = None;
             state.lost_at = Instant::now();
@@ -215,6 +216,7 @@ impl Session {
         if state.is_over {
             return Err(Strange);
         }
+        // What the other side has not got is sent again before anything new.
         for message in state.link.on_resumed(received)? {
             // A connection that ended already is reported by its reader.
             let _ = writer.send_encoded(message);
@@ -232,6 +234,7 @@ impl Session {
     /// Takes in a message; whether its connection still is the one that carries the session.
     fn on_message(self: &Arc<Self>, generation: u64, message: Message) -> Result<bool, Strange> {
         let mut state = self.lock();
+        // Its messages come again over the connection that took its place.
         if state.generation != generation {
             return Ok(false);
         }
@@ -389,6 +392,7 @@ impl Session {
                     write_all(end, &bytes).await?;
                     self.lock().on_written(stream, bytes.len());
                 }
+                // Only the writing half: the program here may still answer.
                 Some(Piece::End) => {
                     return Ok(rustix::net::shutdown(end, rustix::net::Shutdown::Write)?);
                 }

@@ -54,6 +54,7 @@ impl Answers for Agent {
             self.inputs.send(Input::Probe { reply }).await.ok()?;
             answered.await.ok()
         };
+        // The answer of the loop itself: a thread that lives says nothing of a loop that hangs.
         let (status, outcome) = match tokio::time::timeout(ANSWER_MAX, asked).await {
             Ok(Some(())) => ("200 OK", "success"),
             Ok(None) => ("503 Service Unavailable", "the node is ending"),

@@ -154,6 +154,7 @@ impl Bulk {
             idle: Arc::clone(&self.idle),
         };
         if let Err(error) = self.threads.spawn(receiving.run()) {
+            // By a task: the core that would take the input is the one that runs this.
             let received = Event::Received { request_id, outcome: Err(error.to_string()) }.into();
             let inputs = self.inputs.clone();
             tokio::spawn(async move { inputs.send(received).await });

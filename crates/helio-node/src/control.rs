@@ -119,6 +119,7 @@ impl Task {
                     }
                 }
             }
+            // News of a new head end the wait: without them it may last until the longest pause is over.
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(RETRY_MAX),
                 () = self.head.moved() => (wait, self.tries) = (RETRY_MIN, 0),

@@ -264,6 +264,7 @@ impl Daemon {
                 self.show(worker_id, lines);
             }
             Input::ChildEnded => {
+                // All of them: several ends may come with one signal.
                 for (pid, status) in process::reap() {
                     if let Some(worker_id) = self.processes.of_pid(pid) {
                         self.worker_exited(worker_id, exit_of(status));
@@ -288,6 +289,7 @@ impl Daemon {
     /// Does what the shell itself has to do before the machine takes in the event.
     fn before(&mut self, event: &Event) {
         match event {
+            // A worker may be faster than the zygote's word that it was forked.
             Event::ClientSaid { message: ClientToNode::Register(register), .. }
                 if self.processes.is_starting(register.worker_id) =>
             {
@@ -319,6 +321,7 @@ impl Daemon {
             self.is_accepted |= accepted.refused.is_empty();
             if accepted.heartbeat_ms > 0 {
                 self.heartbeat_ms = accepted.heartbeat_ms;
+                // A shorter time counts at once: the service expects the first heartbeat by then.
                 self.status_at = self.status_at.min(self.clock.now_ms() + self.heartbeat_ms);
             }
         }
@@ -481,6 +484,7 @@ impl Daemon {
     fn send(&mut self, conn: Conn, message: NodeToClient) {
         let Some(client) = self.clients.get_mut(&conn) else { return };
         if let NodeToClient::LogLines(lines) = &message {
+            // **LIMIT-1** Lines alone may be dropped: a driver that does not read them is to miss nothing else.
             if client.writer.queued() > LOG_QUEUE_MAX {
                 client.dropped += lines.lines.len() as u64;
                 return;
@@ -509,6 +513,7 @@ impl Daemon {
             }
             _ => client.writer.send(&message),
         };
+        // **LIMIT-1** The messages cannot be left out, so the connection ends.
         if sent == Err(helio_rpc::service::SendError::Full) {
             self.gate.report("a client", "it does not read what it is sent");
             client.writer.abort();
@@ -572,6 +577,7 @@ impl Daemon {
                     worker_id: spawn.worker_id,
                     why: format!("no pipe: {error}"),
                 };
+                // By a task: the core that would take the input is the one that runs this.
                 tokio::spawn(
                     async move { inputs.send(Input::Zygote(ZygoteKind::Bare, answer)).await },
                 );

@@ -49,6 +49,7 @@ pub(crate) fn serve(listener: TcpListener, entrance: Entrance, answers: impl Ans
                         drop(permit);
                     });
                 }
+                // Out of descriptors, most likely: to try again at once would only burn the processor.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
         }

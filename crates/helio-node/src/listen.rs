@@ -55,6 +55,7 @@ pub(crate) async fn serve(
 ) {
     // The gate has checked it.
     let role = hello.role;
+    // A new head that calls the nodes has no node of its own yet.
     if role == Role::Node && hello.node_id.is_nil() {
         return hear_head(reader, &inputs).await;
     }

@@ -121,6 +121,7 @@ impl Stream {
                 Ok(n) => {
                     self.take(&buffer[..n], pid, &mut kept, lines);
                     read += n;
+                    // A worker that prints without end is not to keep the core from everything else.
                     if read >= TURN_MAX {
                         break Drained::More;
                     }

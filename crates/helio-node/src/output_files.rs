@@ -196,6 +196,7 @@ impl OutputFile {
 
     fn put_aside(&mut self, shelf: &mut Shelf) {
         let kept = shelf.bounds.backups_max;
+        // The index tells places in the newest file alone.
         let _ = fs::remove_file(self.index_path());
         shelf.bytes -= std::mem::take(&mut self.index_length);
         if kept == 0 {
@@ -204,6 +205,7 @@ impl OutputFile {
         } else {
             let _ = fs::remove_file(self.numbered(kept));
             shelf.renamed(&self.numbered(kept), None);
+            // From the oldest on, so that none is overwritten before it has moved.
             for number in (1..kept).rev() {
                 let (from, to) = (self.numbered(number), self.numbered(number + 1));
                 // A number that is not there yet cannot be moved, and need not be.
@@ -219,6 +221,7 @@ impl OutputFile {
         if let Ok(fresh) = Self::open(self.path.clone()) {
             *self = Self { task: std::mem::take(&mut self.task), ..fresh };
         }
+        // The call that prints goes on in the new file.
         if !self.task.is_empty() {
             self.write_index(&format!("0 {}\n", self.task), shelf);
         }

@@ -153,6 +153,7 @@ impl Peers {
                     () = stop.notified() => {}
                 }
             }
+            // Also when it was stopped: the pin ends with this.
             let _ = inputs.send(Event::Served { conn, request_id }.into()).await;
         });
     }

@@ -56,6 +56,7 @@ impl Entrance {
         identity: &Identity,
     ) -> io::Result<Stream> {
         let mut first = [0];
+        // Peeked, not read: whoever goes on with the connection needs the byte.
         if stream.peek(&mut first).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -66,6 +67,7 @@ impl Entrance {
         if self.may_be_plain || is_of_this_machine(&stream)? {
             return Ok(Stream::Plain(stream));
         }
+        // A browser that came by http:// is told what to type.
         stream.write_all(PLAIN.as_bytes()).await?;
         stream.shutdown().await?;
         Err(io::ErrorKind::PermissionDenied.into())

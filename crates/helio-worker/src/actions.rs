@@ -48,12 +48,15 @@ impl State {
         self.queue(actions);
         let signals = self.process.take_signals();
         self.news |= signals.news;
+        // A thread that waits for work takes it; only without one has the event loop to look.
         if signals.wake_loop || (signals.work && self.work_waiters == 0) {
             self.notify_loop();
         }
         if self.process.links().is_due() {
             self.flush_due();
         }
+        // An action may apply an event, whose actions come here again: they wait for their turn, so that the order
+        // stays.
         if self.is_executing || self.to_do.is_empty() {
             return;
         }
@@ -98,6 +101,7 @@ impl State {
                 drop(self.close_socket(link));
             }
             Action::Drain { link } => {
+                // What has arrived is read before the machine hears that there is no more.
                 if let Err(reason) = self.read_conn(link) {
                     self.conn_ended(link, &reason);
                 }

@@ -154,9 +154,11 @@ impl Conn {
             // A frame that has begun tells how much is to come: read it in few calls.
             let announced =
                 bytes.first_chunk::<4>().map_or(0, |head| u32::from_le_bytes(*head) as usize + 4);
+            // The bound keeps a frame that is only announced from taking its room before its bytes come (LIMIT-1).
             bytes.reserve(announced.saturating_sub(start).clamp(CHUNK, 16 * CHUNK));
             let room = bytes.capacity() - start;
             match rustix::io::read(&self.socket, spare_capacity(bytes)) {
+                // The socket had no more: another read would only find that out.
                 Ok(n) if n < room => return Ok(n > 0),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(true),
@@ -237,6 +239,7 @@ impl Conn {
             }
         }
         let Some(output) = output else { return Ok(()) };
+        // After the greeting, which the other end expects first.
         while output.unwritten() > 0 {
             match write(&mut self.socket, output.pending())? {
                 Some(n) => output.advance(n),
@@ -259,6 +262,7 @@ impl Conn {
                     }
                 }
             }
+            // Before the handshake is over nothing can be said in the session.
             if !session.is_open() {
                 return Ok(());
             }
@@ -300,6 +304,7 @@ fn fill_session(socket: &Socket, session: &mut Session, bytes: &mut Vec<u8>) -> 
             Err(error) => break Err(error.into()),
         }
     };
+    // Also after an error: what came before it was said by the other end.
     session.hand_over(bytes);
     open.map(|is_open| is_open && !session.has_ended())
 }

@@ -158,6 +158,7 @@ impl Input<'_> {
             done += got;
             for message in ancillary.drain() {
                 if let RecvAncillaryMessage::ScmRights(fds) = message {
+                    // The descriptor comes with the first byte of its message, whichever read that is in.
                     self.fd = self.fd.take().or(fds.into_iter().next());
                 }
             }
@@ -296,6 +297,7 @@ impl State {
             Peer::RemoteNode(address) => {
                 machine_connect(&address.host, address.port, &hello, entrance.as_ref())
             }
+            // A process without a port is reached on its own machine alone.
             Peer::Process(_) | Peer::Node => Err(io::ErrorKind::NotFound.into()),
         };
         let added = opened.and_then(|(socket, session)| {
@@ -419,6 +421,7 @@ impl State {
         let hello: Hello =
             helio_proto::decode(bytes).map_err(|_| "its greeting is malformed".to_owned())?;
         let refused = self.refused_as_it_comes(link, &hello)?;
+        // The token comes in the session only: in the clear anybody could read it.
         if hello.is_encrypted && refused.is_none() {
             return Ok(true);
         }
@@ -435,6 +438,7 @@ impl State {
         let Some(conn) = self.conns.get_mut(&link) else { return Ok(false) };
         put(&mut conn.preface, &welcome);
         if let Some(refused) = refused {
+            // The reason has to go out before the socket is closed.
             conn.flush(None);
             return Err(refused);
         }
@@ -479,6 +483,7 @@ impl State {
         if let Some(conn) = self.conns.get_mut(&link) {
             conn.greeting = Greeting::Done;
         }
+        // The port of a process that has ended may be another's now.
         if let Some(Peer::Process(address)) = self.process.links().peer(link)
             && address.worker_id != welcome.worker_id
         {

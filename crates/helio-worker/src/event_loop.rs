@@ -29,6 +29,7 @@ impl Runtime {
 
     /// The loop has nothing to do and is about to sleep.
     pub fn loop_sleeps(&self) -> LoopTurn {
+        // What the loop has made so far goes out before it sleeps: somebody may wait for it.
         self.settled().flush();
         if !self.poll_right.enter_loop(|| self.wake_up()) {
             return LoopTurn::Sleep;

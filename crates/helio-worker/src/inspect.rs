@@ -237,6 +237,7 @@ impl Runtime {
                 _ => None,
             }
         });
+        // Nobody takes the answer any more: it would stay in the table for ever.
         if answer.is_err() {
             self.state.lock().process.forget_request(request);
         }

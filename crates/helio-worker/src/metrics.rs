@@ -47,6 +47,7 @@ pub fn declare(name: &str, description: &str, kind: MetricKind, boundaries: &[f6
 pub fn record(name: &str, tags: Vec<(String, String)>, value: f64) {
     let mut all = ALL.lock();
     let Some(metric) = all.get_mut(name) else { return };
+    // **LIMIT-1** A tag with a value for each request makes a series each. What is dropped is counted.
     if metric.series.len() >= SERIES_MAX && !metric.series.contains_key(&tags) {
         metric.dropped += 1;
         return;

@@ -82,6 +82,7 @@ impl PollRight {
     /// changes. `wake_net` wakes the thread in `epoll`.
     pub(crate) fn enter(&self, limit: Duration, seen: u64, wake_net: impl FnOnce()) -> Turn {
         let mut threads = self.threads.lock();
+        // What the waiter saw is out of date: it may have what it waits for, so it looks before it sleeps.
         if threads.changes != seen {
             return Turn::Look;
         }
@@ -90,6 +91,7 @@ impl PollRight {
             return Turn::Poll;
         }
         threads.waiters += 1;
+        // The net thread gives the right up: a waiter that polls itself is spared one switch between threads.
         if threads.holder == Holder::Net {
             wake_net();
         }

@@ -160,6 +160,7 @@ impl Runtime {
         let news = std::mem::take(&mut state.news);
         let (closed, force) = (state.process.ended().is_some(), state.force_exit);
         drop(state);
+        // The lock is dropped before: ending the process runs code that may ask for it.
         if (closed || force) && !self.options.is_driver {
             self.end_worker(force);
         }

@@ -191,6 +191,7 @@ impl Runtime {
         } else if self.options.is_driver {
             self.last_words();
         }
+        // From here on no call begins; those that wait see the end in the state.
         self.closed.store(true, Ordering::Release);
         {
             let mut state = self.state.lock();
@@ -204,6 +205,7 @@ impl Runtime {
         self.poll_right.close();
         self.terminal.close();
         if let Some(net) = self.net.lock().take()
+            // The net thread itself may have found the end, and cannot wait for itself.
             && net.thread().id() != std::thread::current().id()
         {
             let _ = net.join();

@@ -142,6 +142,8 @@ impl State {
         {
             let mut dropped = dropped.lock();
             if !dropped.is_empty() {
+                // Swapped, not applied under the lock: a handle that is dropped meanwhile, as by the collector, must
+                // not wait.
                 std::mem::swap(&mut *dropped, &mut self.settling);
             }
         }

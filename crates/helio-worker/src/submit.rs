@@ -79,6 +79,7 @@ impl Runtime {
                 ..spec
             };
             let request = state.process.mint_request();
+            // Before the creation: its answer may come at once.
             if named {
                 state.apply(Event::AwaitCreation { request, actor });
             }
@@ -92,6 +93,7 @@ impl Runtime {
             return Ok(created);
         }
         let outcome = CreationOutcome::of(self.control_answer(request, None, interrupt)?, actor);
+        // The handle was made for an actor that does not come to be.
         if outcome != CreationOutcome::Made
             && let Some(handle) = handle
         {
@@ -212,6 +214,7 @@ impl Runtime {
                 _ => None,
             }
         });
+        // Nobody takes the answer any more: it would stay in the table for ever.
         if answer.is_err() {
             self.state.lock().process.forget_request(request);
         }

@@ -174,6 +174,7 @@ impl Runtime {
             });
         let arena = {
             let mut state = self.state.lock();
+            // Interrupted: the daemon is told to give the room back when it grants it.
             if grant.is_err() {
                 state.process.forget_request(request);
                 state.flush();
@@ -313,6 +314,7 @@ impl Runtime {
             if n >= count {
                 return Some(());
             }
+            // Once: the owner tells of the value when it is there.
             if is_first {
                 state.watch_borrowed(ids);
             }

@@ -23,6 +23,7 @@ impl Runtime {
             self.wait_until(Some(deadline), &mut never, |state| state.process.take_answer(request));
         match answer {
             Ok(Answer::Text(text)) => text,
+            // What was learnt until now is better than nothing.
             _ => self.state.lock().process.take_explanation(request),
         }
     }

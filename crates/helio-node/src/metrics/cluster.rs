@@ -119,6 +119,7 @@ fn of_nodes(nodes: &[NodeInfo]) -> Vec<Metric> {
     let mut resources: BTreeMap<&str, f64> = BTreeMap::new();
     for node in nodes.iter().filter(|node| node.alive && !node.is_guest) {
         *active.entry(kind(node)).or_default() += 1.0;
+        // Bundles and names of nodes are made of resources that are counted already.
         for (name, quantity) in node.total.iter().filter(|(name, _)| !is_of_bundle(name)) {
             if !name.starts_with("node:") {
                 *resources.entry(name).or_default() += quantity.to_f64();

@@ -216,6 +216,8 @@ fn between(
         processes: processes
             .iter()
             .map(|(pid, cpu)| {
+                // Of a process that is new since the last scrape only what comes from now on
+                // counts.
                 let spent = cpu - before.processes.get(pid).copied().unwrap_or(*cpu);
                 (*pid, 100.0 * spent.max(0.0) / seconds)
             })
@@ -232,6 +234,7 @@ fn components(processes: &[(&Answer, Used)], rates: &Rates, gpu_parts: &Parts) -
             _ if used.title.starts_with("ray::") => &used.title,
             _ => "worker",
         };
+        // **LIMIT-1** Titles are users' names of functions.
         if kinds.len() >= COMPONENTS_MAX && !kinds.contains_key(kind) {
             kind = "worker";
         }

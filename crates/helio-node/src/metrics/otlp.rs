@@ -43,6 +43,7 @@ impl Export {
     pub(super) async fn keep(self, reader: Reader) {
         let mut is_told = false;
         let mut tick = tokio::time::interval(self.every);
+        // A collector that was slow does not get several reports at once for it.
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tick.tick().await;

@@ -58,6 +58,8 @@ impl Arrival {
                 return Ok(Self { stream, buffer, greeting: end, hello });
             }
             let (length, fd) = stream.read_greeting(&mut buffer).await?;
+            // The daemon has handed over a connection of another machine: the rest of the greeting comes from that
+            // one.
             if let Some(fd) = fd {
                 stream = handed_over(fd)?;
             }

@@ -112,6 +112,7 @@ impl Writer {
         mut offset: u64,
         length: u64,
     ) -> io::Result<()> {
+        // Frames that wait in memory were queued before: the bytes of the file go behind them.
         self.flushed().await;
         if !self.stream().is_plain() {
             return self.send_encrypted(file, offset, length).await;
@@ -217,6 +218,7 @@ async fn splice_some(
         |socket: BorrowedFd<'_>| Ok(splice(socket, None, pipe_in.as_fd(), None, step, flags)?);
     let received = stream.when_readable(read).await?;
     let mut held = received;
+    // Under the lock of what is wanted: after a stop the range may be another object's.
     target.write_wanted(|| {
         while held > 0 {
             match splice(

@@ -194,6 +194,7 @@ impl Writer {
         }
         if let Some(fd) = fd {
             let position = queue.bytes.len();
+            // A descriptor goes with the first byte of its message.
             queue.fds.push((position, fd));
         }
         put(&mut queue.bytes);
@@ -242,10 +243,12 @@ async fn write_out(shared: Arc<Shared>) {
             {
                 let mut queue = shared.lock();
                 if !queue.bytes.is_empty() {
+                    // Counted until it is written: QUEUE_MAX bounds both together.
                     queue.in_flight = queue.bytes.len();
                     let bytes = std::mem::replace(&mut queue.bytes, std::mem::take(&mut spare));
                     break (bytes, std::mem::take(&mut queue.fds));
                 }
+                // Only when all is written: what was queued before the end still goes out.
                 if queue.closed {
                     drop(queue);
                     shared.stream.shutdown();
@@ -271,6 +274,7 @@ async fn write_out(shared: Arc<Shared>) {
             shared.stream.shutdown();
             return;
         }
+        // A buffer that one large message has grown is not kept.
         if bytes.capacity() <= BUFFER_KEPT {
             spare = bytes;
             spare.clear();
