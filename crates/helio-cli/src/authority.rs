@@ -96,6 +96,7 @@ fn write(folder: &Path, token: &str, host: &str) -> Result<Files, String> {
                 .to_owned(),
         );
     }
+    // The token is the only secret: the authority's key is derived from it.
     if token.len() < TOKEN_MIN {
         return Err(format!(
             "`--tls=auto` needs a token that nobody can guess, of {TOKEN_MIN} characters at least: leave \

@@ -14,6 +14,7 @@ pub(crate) fn run(args: &args::DrainNode) -> Result<(), String> {
     let node_id = NodeId::from_hex(id)
         .map_err(|_| format!("{id:?} is not a node's id: it has 56 hexadecimal digits."))?;
     let grace_ms = match args.deadline_remaining_seconds {
+        // On the wire 0 means "without a deadline".
         Some(0) => 1,
         Some(seconds) => seconds.saturating_mul(1000),
         None => 0,

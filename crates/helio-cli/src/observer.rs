@@ -35,6 +35,7 @@ pub(crate) fn cluster(
     let asked = block_on(async {
         loop {
             match introduction(host, port, token, joining).await {
+                // A service that has just been started may not listen yet.
                 Err(error) if is_passing(&error) && began.elapsed() < REACH_MAX => {
                     tokio::time::sleep(REACH_PAUSE).await;
                 }
@@ -79,6 +80,7 @@ pub(crate) fn await_head(
                 Err(Error::Io(error)) if may_come(&error) => error.to_string(),
                 Err(Error::Silent) => "it accepts connections and does not answer".to_owned(),
                 Err(Error::Left) => "it hangs up: a head without its lease, or no head".to_owned(),
+                // Somebody answers: the join itself tells what is wrong with it.
                 Err(_) => return None,
             };
             let waited = began.elapsed();

@@ -69,9 +69,12 @@ impl Session {
             .truncate(false)
             .mode(0o600)
             .open(dir.join(PID_FILE))?;
+        // The lock, not the number in the file, tells whether the daemon lives: numbers are used again.
         lock.try_lock().map_err(io::Error::from)?;
         lock.set_len(0)?;
         write!(lock, "{}", std::process::id())?;
+        // The node of the daemon that died here is gone, and the control service is told so when it takes the state
+        // up.
         let ready = fs::read_to_string(dir.join(READY_FILE)).unwrap_or_default();
         let ready: Value = serde_json::from_str(&ready).unwrap_or_default();
         let before = ready["node_id"].as_str().and_then(|id| NodeId::from_hex(id).ok());

@@ -83,6 +83,7 @@ pub(crate) fn prepare(args: &Start, ignored: &Ignored) -> Result<Prepared, Strin
     }
     let temp_dir = folder::temp_dir(args.offer.temp_dir.as_deref());
     let sessions = session::find(&temp_dir);
+    // Workers of a daemon that was killed hold memory and GPUs that the new one would count as free.
     for found in sessions.iter().filter(|found| !found.is_alive()) {
         let n_left = leftovers::end(&found.dir);
         if n_left > 0 {
@@ -200,6 +201,7 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
     add("metrics-export-port", offer.metrics_export_port.map(|value| value.to_string()));
     let agent_port = offer.dashboard_agent_listen_port;
     add("dashboard-agent-listen-port", agent_port.map(|value| value.to_string()));
+    // The daemon's working directory is another one.
     let spill = offer.object_spilling_directory.as_deref().map(|folder| {
         std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string()
     });
@@ -321,6 +323,7 @@ async fn spawn(prepared: &Prepared) -> Result<(Child, Value), String> {
     let mut child = Command::new(binary)
         .args(&prepared.arguments)
         .envs(prepared.environment.iter().map(|(name, value)| (name, value)))
+        // A daemon is not to keep the starter's folder from being unmounted.
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -334,6 +337,7 @@ async fn spawn(prepared: &Prepared) -> Result<(Child, Value), String> {
             serde_json::from_str(text).map(|mut value: Value| value["waits"].take())
     {
         eprintln!("{waits}");
+        // While the daemon waits for a store or a head there is no limit of time, so Ctrl-C has to work.
         let mut signals = Signals::listen()?;
         line = tokio::select! {
             next = lines.next_line() => Ok(next),

@@ -51,6 +51,7 @@ impl Drop for Calls {
 
 async fn call(node: NodeAddress, hello: Hello, news: NodeToNode) {
     let until = Instant::now() + CALL_MAX;
+    // The address may be another node's by now, which then refuses.
     let hello = Hello { to_node: node.node_id, ..hello };
     let port = u16::try_from(node.port).unwrap_or_default();
     while Instant::now() < until {

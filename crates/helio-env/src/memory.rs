@@ -47,6 +47,7 @@ impl Meter {
                 _ => continue,
             };
             let own = base.join(path.trim_start_matches('/'));
+            // The limits of all groups above hold as well, and the tightest may be any of them.
             groups.extend(
                 own.ancestors().take_while(|folder| folder.starts_with(&base)).map(Path::to_owned),
             );

@@ -71,6 +71,7 @@ pub fn machine() -> Machine {
     found.disk = disks(&procfs::diskstats().unwrap_or_default(), Path::new("/sys/block"));
     for device in procfs::net::dev_status().unwrap_or_default().values() {
         let DeviceStatus { name, recv_bytes, sent_bytes, .. } = device;
+        // What a machine says to itself uses no network.
         if name != "lo" {
             found.received += recv_bytes;
             found.sent += sent_bytes;

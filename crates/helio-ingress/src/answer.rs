@@ -86,6 +86,7 @@ impl Body for Answer {
                 Some(Ok(message.map_or_else(status, Frame::data)))
             }),
             Self::Pieces { first, ongoing, .. } if !first.is_empty() => {
+                // Taken when it goes on to the client: so a slow client holds back its replica.
                 ongoing.exchange.take(first.len());
                 Poll::Ready(Some(Ok(Frame::data(std::mem::take(first)))))
             }

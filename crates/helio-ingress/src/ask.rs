@@ -70,7 +70,9 @@ pub(crate) async fn ask(
         let (ongoing, is_whole) = begin(shared, place, call, given);
         match ongoing.exchange.next().await {
             Event::Head(head) => return Ok((head, ongoing)),
+            // A body of which a part has gone cannot be sent again: the rest was not kept.
             Event::Refused if is_whole && refusals < REFUSALS_MAX => refusals += 1,
+            // The replica may have begun the request, so only a harmless one is asked again.
             Event::Lost if is_whole && is_harmless && losses + 1 < TRIES => losses += 1,
             Event::Late => return Err(Fault::Late),
             Event::Malformed => return Err(Fault::Malformed),

@@ -52,6 +52,7 @@ pub(crate) async fn read_up_to_small(
     while let Some(frame) = patience.wait(next_frame(&mut body), size).await.ok_or(Fault::Late)? {
         let frame = frame.map_err(|error| Fault::Cut(error.to_string()))?;
         if let Ok(data) = frame.into_data() {
+            // The whole body came at once: it is passed on without a copy.
             if read.is_empty() && body.is_end_stream() {
                 return Ok(Given::whole(data));
             }

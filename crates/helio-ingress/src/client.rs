@@ -117,6 +117,7 @@ impl Heads {
             }
             let end = memchr::memchr(b'\n', bytes);
             let part = &bytes[..end.unwrap_or(bytes.len())];
+            // Lines may be long, and only their beginnings matter.
             let room = LINE_MAX - self.line.len();
             self.line.extend_from_slice(&part[..part.len().min(room)]);
             let Some(end) = end else { return };

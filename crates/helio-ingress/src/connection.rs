@@ -141,6 +141,7 @@ async fn speak_two<S: AsyncRead + AsyncWrite + Peer + Unpin + Send + 'static>(
         .max_send_buf_size(SEND_BYTES_MAX)
         .serve_connection(TokioIo::new(client), service);
     let mut connection = std::pin::pin!(connection);
+    // hyper has no timer for a client of HTTP/2 that neither takes nor sends.
     let mut tick = tokio::time::interval((silence / 4).max(Duration::from_millis(50)));
     loop {
         tokio::select! {

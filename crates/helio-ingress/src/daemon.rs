@@ -37,11 +37,13 @@ pub(crate) async fn ended(shared: &Shared, pid_file: &Path, may_return: bool) {
         }
         let mut alone_since = Instant::now();
         while living(pid_file).is_none() {
+            // Without the session's folder no daemon comes back.
             let is_over = !pid_file.exists() || alone_since.elapsed() > ALONE_MAX;
             if is_over {
                 return;
             }
             tokio::time::sleep(LOOK_EVERY).await;
+            // Replicas that live serve their clients without a daemon, too.
             if shared.table.is_any_up() {
                 alone_since = Instant::now();
             }

@@ -55,6 +55,7 @@ type Refused = (StatusCode, &'static str);
 /// Returns the refusal of a request that servers may understand differently.
 fn refusal(request: &Request<Incoming>, heads: &Heads) -> Option<Refused> {
     let headers = request.headers();
+    // Two servers that read the end of a request differently let one request hide in another.
     if headers.contains_key(header::TRANSFER_ENCODING) {
         if heads.is_ambiguous() || headers.contains_key(header::CONTENT_LENGTH) {
             let why = "A request has Content-Length or Transfer-Encoding, not both.";
@@ -131,6 +132,7 @@ async fn route(shared: &Shared, ends: &Ends, mut request: Request<Incoming>) -> 
     };
     if let Some(mut span) = span {
         span.of_http(response.status());
+        // The span of an answer in pieces ends with the last of them.
         if let Answer::Pieces { ongoing, .. } = response.body_mut() {
             ongoing.span = Some(span);
         }

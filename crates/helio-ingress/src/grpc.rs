@@ -143,6 +143,7 @@ pub(crate) async fn answer(
         };
         let mut given = Given { kind: Some(serve::GRPC), ..given };
         let call = Call { route, ends, parts: &parts, until };
+        // Never tried again: of a method it is not known whether it does harm.
         let (head, ongoing) = ask(shared, &call, &mut given, false).await?;
         reply(&head, ongoing)
     });

@@ -123,6 +123,7 @@ impl Link {
             self.slots.borrow_mut().insert(id, Rc::clone(&slot));
             self.send(|out| write(out, id));
         } else {
+            // The caller hears of it as of a connection that broke, and asks another replica.
             slot.add(Event::Lost);
         }
         Exchange {

@@ -190,6 +190,7 @@ impl Descriptors {
                     return;
                 }
             }
+            // **LIMIT-1** What is left is one message that is not whole yet.
             if read.len() > REQUEST_BYTES_MAX {
                 return;
             }

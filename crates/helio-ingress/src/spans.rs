@@ -49,6 +49,7 @@ impl Spans {
             Some((_, _, false)) => return None,
             Some((trace, parent, true)) => (trace, Some(parent), true),
             None => {
+                // A state without a parent is of some other trace.
                 headers.remove(&STATE);
                 let id = random::bytes::<16>();
                 (hex(&id), None, is_drawn(&id, ratio))

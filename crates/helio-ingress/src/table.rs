@@ -98,6 +98,7 @@ impl Deployment {
 
     /// A replica for a request, once there is one.
     pub(crate) async fn acquire(self: &Rc<Self>) -> Result<Place, NoPlace> {
+        // Only when nobody waits: a newcomer does not pass those in the queue.
         if self.waiting.borrow().is_empty()
             && let Some(replica) = self.pick()
         {
@@ -166,6 +167,7 @@ impl Deployment {
             let (Some(id), Some(address)) = (row["id"].as_str(), row["address"].as_str()) else {
                 continue;
             };
+            // A replica that was moved has the same name and another process.
             if before.get(id).is_some_and(|replica| replica.link.address() == address) {
                 after.extend(before.remove(id));
                 continue;
@@ -183,6 +185,7 @@ impl Deployment {
         for replica in before.into_values() {
             replica.link.retire();
         }
+        // Those that wait hear the reason by that: their senders are dropped.
         if self.failure.borrow().is_some() {
             self.waiting.borrow_mut().clear();
         }
@@ -259,6 +262,7 @@ impl Table {
                 deployment: text(row, "deployment"),
             })
             .collect();
+        // The longest prefix that fits counts, and it is found first.
         routes.sort_by_key(|route| std::cmp::Reverse(route.prefix.len()));
         let mut before = std::mem::take(&mut *self.deployments.borrow_mut());
         let mut after = HashMap::new();

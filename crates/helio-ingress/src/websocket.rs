@@ -103,6 +103,7 @@ pub(crate) async fn open(
             Event::Head(head) => {
                 return answer(&head, ongoing, upgrade, &key).unwrap_or_else(|fault| fault.http());
             }
+            // The handshake has no body and has not begun, so another replica may have it.
             Event::Refused if refusals < REFUSALS_MAX => refusals += 1,
             _ => {
                 let say = "The replica died while it had the handshake.".to_owned();
@@ -252,6 +253,7 @@ async fn speak(sink: &Mutex<SplitSink<Socket, Message>>, exchange: &Rc<Exchange>
                         }
                     }
                 }
+                // After the client has taken it: so a slow client holds back its replica.
                 exchange.take(data.len());
                 if is_last {
                     break (CloseCode::Normal, "");

@@ -32,6 +32,7 @@ impl Bundles {
                 for one in &order.bundles {
                     let (attempt, room) = (order.attempt, one.resources.get(ROOM).to_f64());
                     let key = (order.group_id, one.bundle);
+                    // An order that is given again, after a lost connection, changes nothing.
                     let is_there = self.all.get(&key).is_some_and(|bundle| bundle.is_held);
                     if !is_there {
                         let bundle = Bundle { attempt, room, is_held: false, is_returned: false };
@@ -54,6 +55,7 @@ impl Bundles {
     pub(crate) fn held(&mut self, core: &mut Core, node: usize, said: &BundlesHeld) {
         let history = &core.facts.history;
         let is_used = |group| history.runs_in(group, core.daemons[node].address.node_id);
+        // A bundle that was returned and never held is over; one that is used keeps its room.
         self.all
             .retain(|(group, _), bundle| !bundle.is_returned || bundle.is_held && is_used(*group));
         let of_group = self.all.iter_mut().filter(|((group, _), _)| *group == said.group_id);

@@ -157,9 +157,11 @@ impl ControlHost {
 
     /// Commits once, then sends, as the real shell does.
     fn execute_actions(&mut self, core: &mut Core, actions: Vec<Action>) {
+        // The service dies before its first action: nothing of this batch has happened.
         if !actions.is_empty() && core.is_torn_at_once(self.me()) {
             return;
         }
+        // Changes first: whoever hears an answer may rely on what it says (STATE-2).
         let (changes, rest): (Vec<Action>, Vec<Action>) =
             actions.into_iter().partition(|action| matches!(action, Action::Persist(_)));
         for action in changes.into_iter().chain(rest) {
@@ -183,6 +185,7 @@ impl ControlHost {
                     let mut is_new = true;
                     if let ControlToNode::LaunchActor(launch) = &message {
                         let (actor, number) = (launch.spec.actor_id, launch.incarnation);
+                        // The same order may be sent again when its answer was lost.
                         is_new = !core.facts.history.was_placed(actor, node_id, number);
                         let placed = core.facts.history.actor_placed(actor, node_id, number);
                         if let Err(text) = placed {
@@ -195,6 +198,7 @@ impl ControlHost {
                         }
                         core.send(link, self.me(), encode(&message));
                     }
+                    // What a service sends after its death arrives nowhere, and proves nothing.
                     if core.is_dead(self.me()) {
                         continue;
                     }
@@ -316,6 +320,7 @@ impl ControlHost {
         let is_newest = self.open.get(&node_id) == Some(&link);
         match what {
             What::Opened => {
+                // A node connects again before it has noticed that the older connection is gone.
                 if let Some(older) = self.open.insert(node_id, link) {
                     core.close(older, self.me());
                 }
@@ -344,6 +349,7 @@ impl ControlHost {
                     self.apply(core, Event::Disconnected { node_id });
                 }
             }
+            // Of an older connection: the node says it again over the newest.
             What::Bytes(_) => {}
         }
     }

@@ -449,6 +449,7 @@ impl Core {
         if !self.is_right_node(node, target, wanted) {
             self.violation(format!("a task that is to run {target:?} begins on node {node}"));
         }
+        // Only of the very first call is it known that the other zone has room.
         if target == Target::OtherZoneOrHeads
             && self.daemons[node].is_in_head_zone
             && self.facts.begun.len() == 1
@@ -464,6 +465,7 @@ impl Core {
             self.begins_in_group(pid, task, group, takes);
         }
         let here = self.running.entry(node).or_default();
+        // A process that waited has lent its CPU, and takes it back whether or not there is room.
         let takes = if self.have_waited.contains(&pid) { 0 } else { takes };
         here.insert((pid, task), takes);
         let (taken, has) = (here.values().sum::<u32>(), 100 * self.daemons[node].cpus);
@@ -682,6 +684,7 @@ impl Core {
             [End::Process(a), End::Process(b)] => self.people[a].node == self.people[b].node,
             _ => false,
         });
+        // Cases of the first edition keep their course.
         if !is_local || self.plan.edition < 2 {
             return Vec::new();
         }

@@ -111,6 +111,7 @@ impl Evidence {
                 }
                 self.heard.insert(node, now);
                 self.lost.remove(&node);
+                // What the node does not name is not there any more, whatever it said before.
                 let mut held = std::mem::take(&mut self.held);
                 held.retain(|(group, bundle)| {
                     let is_it = |one: &HeldBundle| (one.group_id, one.bundle) == (*group, *bundle);
@@ -190,6 +191,7 @@ impl Evidence {
         now: u64,
     ) -> Result<Verdict, String> {
         let drift = self.drift_ppm_max;
+        // By the fastest clock that the service may have: what that one has seen as silence is proof enough.
         let since = |at: u64| (now - at) + (now - at) / 1_000 * drift / 1_000 + TICK_US;
         self.lives_over(|_, _, at| at == node);
         self.waiting.clear();
@@ -201,6 +203,7 @@ impl Evidence {
         }
         let is_over = |at: u64, ms: u64| since(at) >= ms * 1_000;
         let is_absent = heard.is_none() && is_over(self.began, RECOVERY_MS_MAX);
+        // A node that said so needs no silence to be believed.
         if is_leaving {
             return Ok(Verdict::Left);
         }

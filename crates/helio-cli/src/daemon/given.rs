@@ -39,6 +39,7 @@ impl Given {
         let resources =
             offer.resources.as_deref().map(values::resources).transpose()?.unwrap_or_default();
         let mut labels = kubernetes::labels()?;
+        // Later ones win: flags over what the pod says, and the overrides over both.
         labels.extend(offer.labels.as_deref().map(values::labels).transpose()?.unwrap_or_default());
         labels.extend(overrides::labels()?);
         let token = token(args.head)?;

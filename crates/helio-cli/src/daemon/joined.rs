@@ -52,6 +52,7 @@ impl Joined {
             None => given.identity.clone(),
             Some(Tls::Auto) => Some(authority::begin(&session.dir, token, &host)?),
         };
+        // Before the port is open: a head that waits for the state is not to be taken for one that leads.
         let store = open_store(args, given, starter)?;
         let port = open_port(args, given)?;
         let control_store = store.as_ref().map(Leased::place).unwrap_or_default();
@@ -63,6 +64,7 @@ impl Joined {
             |at| afar::join(at, token, &session.dir, &args.python_version, &port, end_own_process);
         let (guest, guest_node) = args.gateway.as_deref().map(join).transpose()?.unzip();
         if let Some(guest) = &guest {
+            // Other nodes reach this machine through the gateway, so its address is the gateway's.
             host.clone_from(&guest.host);
             if guest.is_by_token {
                 identity = Some(authority::begin(&session.dir, token, &host)?);

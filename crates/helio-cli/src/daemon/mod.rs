@@ -279,14 +279,17 @@ impl Service<'_> {
             "entrance": joined.guest.as_ref().map(|guest| guest.entrance),
         });
         tracing::info!(node_id = %ready.node_id, host = joined.host, port = ready.port, "node is ready");
+        // Before the starter hears of it: a command that follows reads the file at once.
         self.announced.keep(&line);
         self.serve_dashboard(ready);
         let is_started = self.starter.is_there();
         // A starter that has gone away meanwhile is served like one that waits.
         self.starter.say(&line);
+        // The starter's pipe ends with it: who wrote on would be ended by SIGPIPE.
         if is_started {
             redirect_output(&session.dir.join("logs"));
         }
+        // Only once, and after the node is ready: nobody waits for old sessions to go.
         if !std::mem::replace(&mut self.is_ready, true) {
             tidy_up(self.given.temp_dir.clone(), self.given.kept);
         }

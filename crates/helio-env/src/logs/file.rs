@@ -65,6 +65,7 @@ impl LogFile {
             Some(open) => open,
             None => self.open()?,
         };
+        // A line that is longer than a file may be has a file of its own.
         if self.bytes_max > 0 && size > 0 && size + text.len() as u64 > self.bytes_max {
             drop(file);
             self.rotate()?;

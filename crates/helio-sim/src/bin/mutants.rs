@@ -75,6 +75,7 @@ fn main() -> ExitCode {
                     missed.fetch_add(usize::from(row.1.is_empty()), Ordering::Relaxed);
                     eprintln!("{}: {}", mutant.name, row.0);
                     let Ok(mut rows) = rows.lock() else { continue };
+                    // The page is written after each row: a hunt takes hours, and may be stopped.
                     rows.insert(mutant.name.to_owned(), row);
                     if let Some(path) = &options.page
                         && let Err(error) = std::fs::write(path, page(&rows, options.seeds))
