@@ -96,6 +96,7 @@ impl Door {
                 Verdict::Public
             };
         }
+        // Without tokens a program needs none, but a browser's page of another server must not act through it.
         if self.is_open() {
             return match head.is_of_browser() {
                 false => Verdict::Program,
@@ -111,6 +112,7 @@ impl Door {
                 .is_some_and(|(_, token)| same(token.trim().as_bytes(), self.token.as_bytes()));
             return if is_right { Verdict::Program } else { Verdict::Wrong };
         }
+        // A name that somebody else points here (DNS rebinding) would bring the cookie along.
         if !self.is_own(head.host) {
             return Verdict::Misdirected;
         }

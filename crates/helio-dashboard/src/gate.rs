@@ -57,6 +57,7 @@ pub(crate) async fn keep(State(app): State<Arc<App>>, mut request: Request, next
     let is_gone = app.asker.past().is_some();
     let refusal = match verdict {
         Verdict::Public | Verdict::Program | Verdict::Browser => None,
+        // A person comes by the first page, a program does not.
         Verdict::Missing | Verdict::Wrong if path == "/" => return with_headers(to_login()),
         Verdict::Missing => Some((
             StatusCode::UNAUTHORIZED,

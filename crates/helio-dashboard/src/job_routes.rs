@@ -323,6 +323,7 @@ async fn follow(app: &App, id: &str, mut socket: WebSocket) -> Result<(), axum::
         if !part.is_empty() {
             offset += part.len() as u64;
             rest.extend(shown.take(&part));
+            // A letter of several bytes may be cut by the part: its beginning waits for the rest.
             let text = take_text(&mut rest);
             if !text.is_empty() {
                 socket.send(Message::Text(text.into())).await?;

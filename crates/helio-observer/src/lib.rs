@@ -81,6 +81,7 @@ impl Link {
                 Some(NodeToClient::Registered(registered)) if registered.failed => {
                     return Err(Error::Refused(registered.failure.message));
                 }
+                // A message that is no answer to this question is left out: the daemon also tells news.
                 Some(message) => {
                     if let Some(answer) = answer(self.asked, message) {
                         return Ok(answer);
@@ -182,6 +183,7 @@ impl Asker {
         let idle =
             || self.idle.as_ref().map(|all| all.lock().unwrap_or_else(PoisonError::into_inner));
         let kept = idle().and_then(|mut all| all.pop());
+        // A connection is put back only after a whole answer: after an error its next message would be an old one.
         if let Some(mut link) = kept
             && let Ok(said) = link.say(&message, &answer).await
         {

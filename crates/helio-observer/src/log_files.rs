@@ -181,6 +181,7 @@ fn search(folder: &Path, request: &LogRequest) -> LogAnswer {
             if !has {
                 continue;
             }
+            // One more than is told has been found, so the answer can say that it is cut.
             if answer.found.len() == max {
                 answer.is_cut = true;
                 return answer;
@@ -204,6 +205,7 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> 
         is_there = true;
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let taken = end.unwrap_or(bytes.len());
+        // **LIMIT-1** A file without line ends is one line.
         let room = (STEP as usize).saturating_sub(line.len());
         line.extend_from_slice(&bytes[..taken.min(room)]);
         let used = end.map_or(taken, |at| at + 1);

@@ -136,6 +136,7 @@ impl Mirror {
                 Some(Round { began, told: Err(why), .. }) if began >= asked => return Err(why),
                 _ => {}
             }
+            // Before the wait: the keeper sees that somebody waits when it wakes up.
             *self.lock() = Wanted { is_now: true, at: Some(asked) };
             self.wake.notify_one();
             if rounds.changed().await.is_err() {

@@ -81,6 +81,7 @@ impl ObjectRefGenerator {
     }
 
     fn step<'py>(&self, py: Python<'py>, timeout: Option<Duration>) -> PyResult<Step<'py>> {
+        // The lock is dropped before the wait: another thread may read, or drop, the generator.
         let index = {
             let state = self.state.lock();
             if state.finished {

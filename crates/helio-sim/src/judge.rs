@@ -82,6 +82,7 @@ impl Facts {
                 owed(history.had_no_room(error.object), || {
                     "no node that was asked for the object lacked room for it".to_owned()
                 })?;
+                // Of an argument the call was told earlier than this reader began.
                 let is_own = reading.object == Some(error.object);
                 let is_fresh = history.was_refused_since(reading.by, error.object, reading.since);
                 owed(!is_own || is_fresh, || {

@@ -203,6 +203,7 @@ fn run_changed(
         scripts = write(&plan);
     }
     case.reduce(&mut plan, &mut scripts);
+    // The same programs and faults under other delays: a smaller case may fail only under some of them.
     if case.schedule > 0 {
         rng = Rng::new(mix(case.seed) ^ case.schedule);
     }

@@ -487,6 +487,7 @@ impl NodeHost {
     fn check_refusal(&self, core: &mut Core, refused: &ObjectRefused) {
         let is_of_room =
             matches!(refused.failure.kind, FailureKind::StoreFull | FailureKind::OutOfDisk);
+        // So long a disk that has refused an object is left alone, and an object waits for room.
         let lasts_us = (DISK_RETRY_MS + ROOM_MS_MAX + READ_ROOM_MS_MAX) * 1000;
         let is_fresh = |at: Option<u64>| at.is_some_and(|at| core.now - at <= lasts_us);
         let (has_refused, was_full) = (is_fresh(self.disk_refused_at), is_fresh(self.disk_full_at));
@@ -666,6 +667,7 @@ impl NodeHost {
                 }
             }
             (Kind::Control, What::Bytes(bytes)) => {
+                // What comes over an older connection was said to a life of the link that is over.
                 if self.control == Some(link) {
                     self.control_said_at = core.now;
                     match decode::<ControlToNode>(&bytes) {

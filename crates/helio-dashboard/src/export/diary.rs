@@ -93,6 +93,7 @@ impl Diary {
         let all = || TYPES.iter().map(|name| (*name).to_owned());
         let types = match wanted.contains("ALL") {
             true => all().collect(),
+            // Profiles are only for timelines, and one for each call.
             false if wanted.is_empty() => all().filter(|name| name != PROFILES).collect(),
             false => wanted,
         };

@@ -39,6 +39,7 @@ impl Failures {
         let lines: String =
             rows.iter().filter(new).map(|row| format!("{}\n", json!(event(row)))).collect();
         if lines.is_empty() {
+            // Only ids that are still listed are kept, so the set is as bounded as the list.
             self.written = ids;
             return;
         }

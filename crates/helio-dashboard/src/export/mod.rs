@@ -154,6 +154,7 @@ impl Exporter {
                 }
                 Err(Failure::Unanswered(error)) => return Err(error),
             }
+            // Only when the collector has them: without an answer they are sent again.
             self.waiting.drain(..count);
         }
         Ok(())

@@ -21,6 +21,7 @@ use super::shelf::write_whole;
 
 /// Runs the command to its end. Its output, folder and environment are this process's own.
 pub fn watch_entry_point(run: &Path, end: &Path, entrypoint: &str) -> ExitCode {
+    // Created before the command: a watcher that is started twice runs it once.
     let made = OpenOptions::new().create_new(true).write(true).mode(0o600).open(run);
     if let Err(error) = made {
         eprintln!("heliostat: the job has begun before: {}: {error}", run.display());
@@ -29,6 +30,7 @@ pub fn watch_entry_point(run: &Path, end: &Path, entrypoint: &str) -> ExitCode {
     let child = Command::new("/bin/sh")
         .args(["-c", entrypoint])
         .stdin(Stdio::null())
+        // A stop reaches all that the entry point has started.
         .process_group(0)
         .spawn();
     let outcome = match child {

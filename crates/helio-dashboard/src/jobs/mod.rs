@@ -165,6 +165,7 @@ impl Jobs {
             if open >= RUNNING_MAX {
                 return Err(NotTaken::Full);
             }
+            // Under the table's lock and before the answer: an id that was given out survives the head.
             self.shelf.keep(&job).map_err(|error| NotTaken::NotKept(error.to_string()))?;
             tracing::info!(job = id, "job submitted");
             table.insert(id.clone(), Entry::new(job.clone()));

@@ -185,6 +185,7 @@ pub(super) fn read(
     let about = about.ok_or_else(|| format!("{name} is cut within its first lines."))?;
     let mut count = 0_u64;
     while !rest.is_empty() {
+        // A head that was killed may have written a part of its last batch.
         let Some((batch, size)) = next(rest) else {
             let note = format!(
                 "{name} is cut or damaged after {count} batches: the last {} of its {} bytes are left out.",

@@ -213,6 +213,7 @@ impl Recorded {
         let mut answers: BTreeMap<&Daemon, Vec<WorkerRow>> = BTreeMap::new();
         for (row, daemon, at) in self.workers.values() {
             let mut row = row.clone();
+            // The row counts from when it was asked for, and is shown later.
             if row.ended_ago_ms > 0 {
                 row.ended_ago_ms += now.saturating_sub(*at);
             }

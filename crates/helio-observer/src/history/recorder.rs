@@ -298,6 +298,7 @@ impl Recorder {
             0 => None,
             _ => self.is_silent_since.or(self.asked_calls),
         };
+        // The time of the question, not of the answer: what happened in between is asked for again.
         self.asked_calls = Some(began);
         self.keeper.add_news(began, &told);
         Ok(told)
@@ -484,6 +485,7 @@ impl Recorder {
         let is_old =
             self.written.get(&place).is_some_and(|before| before.at.elapsed() >= NODES_EVERY);
         let hash = hash(&lasting);
+        // What changes all the time is written now and then, so that curves have it.
         if is_old && node.alive {
             self.written.insert(place, Written { hash, at: Instant::now() });
             return true;

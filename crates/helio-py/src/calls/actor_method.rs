@@ -202,6 +202,7 @@ impl ActorMethod {
         let slot = self.slot.bind(py).get();
         let actor = self.handle.bind(py).get().id_in(py, &session)?;
         slot.arity.check(args, kwargs)?;
+        // A negative number means no limit.
         if let Ok(max) = usize::try_from(slot.max_pending_calls)
             && max > 0
             && session.runtime.actor_pending_calls(actor) >= max

@@ -54,6 +54,7 @@ pub(super) fn begin<'py, 'a>(
         }
     };
     let (span, carrier): (Bound<'py, PyAny>, Bound<'py, PyAny>) = begun?.extract()?;
+    // A copy: the caller's own dictionary must not carry the span.
     let kwargs = kwargs.map_or_else(|| Ok(PyDict::new(py)), |kwargs| kwargs.copy())?;
     kwargs.set_item(intern!(py, CARRIER), carrier)?;
     Ok(Some(Spanned { kwargs, span }))

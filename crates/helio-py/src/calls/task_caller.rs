@@ -139,6 +139,8 @@ impl TaskCaller {
         let resources = options.resource_set();
         let class = LeaseClass {
             job_id: session.runtime.job().job_id,
+            // A device is lent for one call, and a worker that counts its calls may end after any
+            // of them.
             exclusive: max_calls > 0 || resources.get("GPU").0 > 0,
             resources,
             strategy,

@@ -49,6 +49,7 @@ pub(crate) fn pack(session: &Session, passed: &Passed<'_, '_>) -> PyResult<Packe
     let py = passed.args.py();
     let mut sink = Sink::default();
     let mut deps = Vec::new();
+    // The flags are set below, when it is known what the arguments contain.
     sink.u8(0);
     sink.u32(passed.args.len() as u32);
     let kwargs = passed.kwargs.filter(|kwargs| !kwargs.is_empty());
@@ -75,6 +76,7 @@ pub(crate) fn pack(session: &Session, passed: &Passed<'_, '_>) -> PyResult<Packe
     let contained = held.iter().map(|held| held.bind(py).get().id()).collect();
     let mut args = CallArgs { deps, contained, ..CallArgs::default() };
     let mut body = None;
+    // A larger body would hold up the connection: it goes through the object store.
     if sink.len() <= INLINE_MAX {
         args.body = sink.take();
     } else {
@@ -164,6 +166,7 @@ fn read<'py>(
         let dep = deps.next().ok_or_else(damaged)?;
         let source = Source::Shared(dep.bytes.clone());
         if dep.is_error {
+            // An argument that failed raises here, in the call that takes it.
             Err(PyErr::from_value(errors::exception_of(py, source)?))
         } else {
             decode(py, source)

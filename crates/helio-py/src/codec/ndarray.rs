@@ -70,6 +70,7 @@ fn dtype_of(format: &CStr) -> Option<&'static str> {
         b"H" => "<u2",
         b"i" => "<i4",
         b"I" => "<u4",
+        // The size of a C long differs between platforms; numpy's names tell the size.
         b"l" if size_of::<std::ffi::c_long>() == 8 => "<i8",
         b"L" if size_of::<std::ffi::c_long>() == 8 => "<u8",
         b"q" => "<i8",

@@ -110,12 +110,15 @@ pub(super) fn dumps<'py>(
         };
         Ok(data.cast_into::<PyBytes>()?)
     });
+    // Plain pickle names classes and functions by their module, which is of no use where other
+    // processes do not have it.
     if let Ok(pickled) = &plain
         && !names_unshared_code(py, pickled.data.as_bytes())?
     {
         return plain;
     }
     drop(plain);
+    // The second attempt collects the same references again.
     collected.back_to(mark);
     with_buffers(|| {
         let data = helper(py, "cloud_dumps")?.call1((value, tools.keywords.bind(py)))?;
