@@ -147,7 +147,7 @@ async fn join(start: &Start, prepared: &Prepared) -> Result<(), String> {
 const WAIT_LONGER: &str =
     "RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT sets how many seconds are waited.";
 
-/// Waits until so many nodes are in the cluster, and says how many there are whenever that changes.
+/// Waits until that number of nodes is in the cluster, and says the number whenever it changes.
 async fn wait_for_nodes(ready: &Value, wanted: usize, patience: Duration) -> Result<(), String> {
     let began = Instant::now();
     let mut said = 0;

@@ -3,7 +3,8 @@
 /// Milliseconds between two heartbeats of a node.
 pub const HEARTBEAT_MS: u64 = 1_000;
 
-/// A node that missed so many heartbeats is dead: a machine that stalls for a moment is not given up.
+/// Number of missed heartbeats after which a node is dead: a machine that stalls for a moment is not
+/// given up.
 pub const HEARTBEATS_MISSED_MAX: u64 = 5;
 
 /// A control service that was told nothing for so many heartbeats, not even the time, did not run (its process
@@ -17,8 +18,8 @@ pub const RECONNECT_MS_MAX: u64 = 1_000;
 /// [`RECONNECT_MS_MAX`]. A cluster that is stopped meanwhile ends no sooner, so that all are told.
 pub const LATE_NODES_MS: u64 = 2 * RECONNECT_MS_MAX;
 
-/// After a restart of the control service: how long the nodes of before may take to come back before
-/// what lived on them is given up, in milliseconds.
+/// Milliseconds after a restart of the control service that the earlier nodes may take to come back,
+/// before what lived on them is given up.
 pub const RECOVERY_MS_MAX: u64 = 10_000;
 
 /// Changed resources of nodes are gathered for at least this long before the others are told, in
@@ -138,15 +139,15 @@ pub const WITNESSES: usize = 2;
 /// Number of nodes that a node asks for a sign of life when the control service is silent.
 pub const PEERS_ASKED_MAX: usize = 7;
 
-/// After how long a silence, in milliseconds, the control service suspects a node and a node the control
-/// service: half of the silence after which a node may be declared dead. Both sides go by it.
+/// Returns the silence, in milliseconds, after which the control service suspects a node and a node the
+/// control service: half of the silence after which a node may be declared dead. Both sides go by it.
 #[must_use]
 pub const fn suspect_ms(silence_ms_max: u64) -> u64 {
     silence_ms_max / 2
 }
 
-/// After how long a silence, in milliseconds, the only other machine of a cluster may be declared dead: twice
-/// as long as others, because no third one can say which of the two is cut off.
+/// Returns the silence, in milliseconds, after which the only other machine of a cluster may be declared
+/// dead: twice as long as others, because no third one can say which of the two is cut off.
 #[must_use]
 pub const fn alone_ms(silence_ms_max: u64) -> u64 {
     silence_ms_max * 2

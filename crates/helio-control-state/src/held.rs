@@ -8,7 +8,7 @@ use crate::event::Action;
 /// **LIMIT-1** So many events wait; with more the control service ends, and starts anew from what is durable.
 const EVENTS_MAX: usize = 100_000;
 
-/// More events wait than may: so many are the most.
+/// More events wait than the given maximum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChangeError(pub usize);
 

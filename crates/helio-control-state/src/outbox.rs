@@ -26,7 +26,7 @@ impl Outbox {
         self.now_ms
     }
 
-    /// Sets the time; answers how many milliseconds have passed since the event before.
+    /// Sets the time. Returns the milliseconds since the event before.
     pub(crate) fn set_now(&mut self, now_ms: u64) -> u64 {
         assert!(now_ms >= self.now_ms, "time never goes back");
         now_ms - std::mem::replace(&mut self.now_ms, now_ms)

@@ -39,7 +39,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// From when on a node is suspected and others are asked.
+    /// Returns the silence, in milliseconds, after which a node is suspected and others are asked.
     pub(crate) fn suspect_ms(&self) -> u64 {
         suspect_ms(self.silence_ms_max)
     }

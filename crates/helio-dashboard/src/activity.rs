@@ -75,7 +75,7 @@ fn last_line(message: &str) -> &str {
     message.trim_end().rsplit('\n').next().unwrap_or_default().trim()
 }
 
-/// Hexadecimal words of at least so many letters are ids.
+/// Number of letters from which on a hexadecimal word is an id.
 const ID_MIN: usize = 8;
 
 /// A message with `#` for each number, address and id: in these the same error of two calls differs.

@@ -31,7 +31,7 @@ use crate::{App, job_routes, told_routes, train_routes};
 
 /// Time between two looks at a list that somebody follows.
 const EVERY: Duration = Duration::from_millis(200);
-/// Between two looks there is so many times the time that the one before, and the answers after it, took.
+/// Time between two looks, as a multiple of the time that the one before, and the answers after it, took.
 const SHARE: u32 = 200;
 /// The time that one row takes which is made to see whether it has changed.
 const FOR_EACH: Duration = Duration::from_micros(5);
@@ -85,7 +85,7 @@ struct Seen {
     /// The time of the next look; `None`: at once.
     next: Option<Instant>,
     print: u64,
-    /// The print of how much is used, and when it was looked at last.
+    /// The print of what is used, and the time of the last look at it.
     use_print: u64,
     use_at: Option<Instant>,
     /// Number of changes that were seen.
@@ -93,7 +93,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Notes what a list has now, and how much is used.
+    /// Notes what a list has now, and what is used.
     fn note(&mut self, print: u64, use_print: u64, now: Instant) {
         let is_other = print != self.print;
         let is_due = self.use_at.is_none_or(|at| now >= at + USE_EVERY);

@@ -90,7 +90,7 @@ pub struct Options {
     pub session_dir: PathBuf,
     /// The packages of that folder, where another head finds them; `None`: it is not to.
     pub packages: Option<Copies>,
-    /// Likewise the logs of jobs.
+    /// Copies of the logs of jobs where another head finds them; `None`: it is not to.
     pub job_logs: Option<Copies>,
     /// The socket of the head's node.
     pub node_socket: PathBuf,

@@ -11,8 +11,9 @@ use serde_json::Value;
 /// Marks a line that is the state of a bar.
 const BAR: &[u8] = b"__ray_tqdm_magic_token__";
 
-/// **LIMIT-1** How much of a line without an end is held back, and how many bars are drawn at a time.
+/// **LIMIT-1** Bytes of a line without an end that are held back.
 const HELD_MAX: usize = 64 << 10;
+/// **LIMIT-1** Number of bars that are drawn at a time.
 const BARS_MAX: usize = 100;
 
 /// Takes a log in parts and gives it back as it is to be shown.

@@ -51,7 +51,7 @@ impl Pace {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An answer of so many bytes is sent now; none: it is made as it is sent.
+    /// Notes the begin of an answer of `bytes` bytes; `None`: it is made as it is sent.
     pub(crate) fn begin(&self, bytes: Option<u64>) {
         let large = bytes.filter(|bytes| *bytes > SMALL);
         let due = large.map(|bytes| {

@@ -8,7 +8,7 @@ use procfs::net::DeviceStatus;
 use procfs::process::Process;
 use procfs::{Current, CurrentSI, DiskStat, KernelStats, Meminfo};
 
-/// Sectors of `/proc/diskstats` have so many bytes, whatever the disk's own have.
+/// Bytes of a sector in `/proc/diskstats`, whatever the disk's own have.
 const SECTOR_BYTES: u64 = 512;
 
 /// A reading of the machine.

@@ -24,7 +24,7 @@ use std::time::Duration;
 /// Time between two questions of each side whether the connection still works.
 const PING: Duration = Duration::from_secs(3);
 
-/// After which silence it is given up.
+/// Silence after which the connection is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// Time that a connection to another machine, or to the gateway, may take to be made.

@@ -51,7 +51,7 @@ impl<M> Link<M> {
         self.kept_bytes
     }
 
-    /// Notes how many messages the other side has.
+    /// Notes the number of messages that the other side has.
     pub(crate) fn on_ack(&mut self, received: u64) -> Result<(), Strange> {
         let newly = received.checked_sub(self.confirmed);
         let Some(newly) = newly.and_then(|newly| usize::try_from(newly).ok()) else {

@@ -117,7 +117,7 @@ impl Session {
         self.lock().link.received()
     }
 
-    /// For how long no connection has carried it.
+    /// Returns the time for which no connection has carried the session.
     pub(crate) fn silence(&self) -> Option<Duration> {
         let state = self.lock();
         state.carrier.is_none().then(|| state.lost_at.elapsed())

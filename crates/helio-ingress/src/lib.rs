@@ -215,7 +215,8 @@ fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Each client is a descriptor: how many of them there may be.
+/// Raises the limit of descriptors, of which each client takes one. Returns the number of clients
+/// that there may be.
 fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

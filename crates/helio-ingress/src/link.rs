@@ -296,7 +296,7 @@ impl Exchange {
         self.is_answered.set(true);
     }
 
-    /// Notes how many bytes of the answer have gone on to the client.
+    /// Notes the number of bytes of the answer that have gone on to the client.
     pub(crate) fn take(&self, bytes: usize) {
         let taken = self.taken.get() + bytes;
         self.taken.set(taken);

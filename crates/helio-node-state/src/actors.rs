@@ -85,7 +85,7 @@ struct End {
 enum Place {
     /// The actor waits for room.
     Queued,
-    /// Has its resources and waits for a worker.
+    /// The actor has its resources and waits for a worker.
     Assigned,
     /// The actor lives in this worker.
     In(WorkerId, Conn),
@@ -389,7 +389,7 @@ impl Actors {
         })
     }
 
-    /// **WHY-1** How far the latest life of an actor is that was sent here.
+    /// **WHY-1** Returns the stage of the latest life of an actor that was sent here.
     pub(crate) fn progress(&self, actor_id: ActorId) -> Option<Progress<'_>> {
         let (_, actor) = self.all.range((actor_id, 0)..=(actor_id, u32::MAX)).last()?;
         Some(match actor.place {

@@ -70,7 +70,7 @@ pub(crate) struct Contact {
     place: Place,
     /// Milliseconds that the node goes on without a control service.
     headless_ms_max: u64,
-    /// After how long a silence the control service may declare a node dead, in milliseconds.
+    /// Milliseconds of silence after which the control service may declare a node dead.
     silence_ms_max: u64,
     /// The time at which this node sent the newest message that the control service has answered; `None`: the
     /// node has not joined yet. It is no later than the moment from which on the control service counts its
@@ -268,7 +268,7 @@ impl Contact {
         }
     }
 
-    /// After how long a silence the node begins to search, in milliseconds.
+    /// Returns the milliseconds of silence after which the node begins to search.
     fn suspect_ms(&self) -> u64 {
         suspect_ms(self.silence_ms_max)
     }

@@ -37,7 +37,8 @@ impl Context {
         }
     }
 
-    /// An event happens at `now_ms`; how long after the one before. Time never goes back, whatever the shell's clock does.
+    /// Begins an event at `now_ms`. Returns the milliseconds since the one before. Time never goes back, whatever the
+    /// shell's clock does.
     pub(crate) fn begin(&mut self, now_ms: u64) -> u64 {
         let before = self.now;
         self.now = before.max(now_ms);

@@ -23,7 +23,7 @@ pub(crate) struct Drain {
 #[derive(Debug)]
 struct Order {
     reason: String,
-    /// From when on nothing is waited for.
+    /// The time from which on nothing is waited for.
     due: Option<u64>,
     heir: Option<NodeAddress>,
     asked: BTreeSet<ObjectId>,

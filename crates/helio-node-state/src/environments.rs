@@ -31,7 +31,7 @@ struct Told {
 }
 
 impl Environments {
-    /// A worker was ready after so many milliseconds, and says so of the size.
+    /// Notes that a worker was ready after `took_ms` milliseconds, with the size that it tells.
     pub(crate) fn on_start(&mut self, env: &RuntimeEnv, took_ms: u64, size: u64) {
         if let Some(told) = self.told(env) {
             told.made_in.get_or_insert(took_ms);

@@ -132,7 +132,7 @@ pub const OBJECTS_MAX: usize = 1_000_000;
 /// Maximum number of objects that are being brought here at a time; more wait.
 pub const PULLS_MAX: usize = 16;
 
-/// From which size on objects travel over connections of their own, in bytes: below it two more round trips
+/// Size in bytes from which on objects travel over connections of their own: below it two more round trips
 /// cost more than the copies that they save.
 pub const BULK_MIN: u64 = 1 << 20;
 

@@ -27,7 +27,7 @@ pub struct Setup {
     pub overflow_path: String,
     /// Bytes of the memory file that the arguments of running tasks may have; 0: no limit.
     pub arguments_max: u64,
-    /// From which size on objects travel over connections of their own.
+    /// Size in bytes from which on objects travel over connections of their own.
     pub bulk_min: u64,
     /// Maximum number of objects that are written to disk at a time.
     pub spills_max: usize,

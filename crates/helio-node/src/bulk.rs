@@ -35,7 +35,7 @@ const THREADS: usize = 2;
 /// for one more.
 const IDLE_MAX: usize = 32;
 
-/// After so many bytes the core hears how far an object is, for those who ask.
+/// Number of bytes after which the core hears of an object's progress, for those who ask.
 const PROGRESS_STEP: u64 = 8 << 20;
 
 /// Transfers in both directions.

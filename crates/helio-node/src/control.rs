@@ -27,7 +27,7 @@ const RETRY_MAX: Duration = Duration::from_millis(RECONNECT_MS_MAX);
 /// where that of an old one waits for its retransmission.
 const TRY_MAX: Duration = Duration::from_secs(2);
 
-/// From when on it is worth a line that the service does not answer.
+/// Silence of the service from which on it is worth a line in the log.
 const SILENCE_LOGGED: Duration = Duration::from_secs(2);
 
 /// Time that a daemon without a connection lives. A service that is started again is back long before; a

@@ -39,7 +39,7 @@ struct Process {
     pid: u32,
     handle: Option<Arc<AsyncFd<OwnedFd>>>,
     watcher: Option<AbortHandle>,
-    /// Was to be killed before it was there.
+    /// The process was to be killed before it was there.
     is_doomed: bool,
     has_exited: bool,
     stdout: Stream,

@@ -44,7 +44,7 @@ pub struct Asker {
     idle: Option<Arc<Mutex<Vec<Link>>>>,
 }
 
-/// LIMIT-1: so many connections are kept for further questions.
+/// Number of connections that are kept for further questions (LIMIT-1).
 const IDLE_MAX: usize = 4;
 
 /// A connection to a daemon that knows this observer.

@@ -30,7 +30,7 @@ pub(crate) const KEPT: Duration = Duration::from_secs(60);
 const FEW: usize = 1_000;
 /// The delay for each of more rows and processes, when all of them are asked: the head takes some 2 µs for a row.
 const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
-/// Likewise for each call that the table has.
+/// Delay for each call that the table has.
 const PAUSE_FOR_EACH_KNOWN: Duration = Duration::from_micros(5);
 /// The pause for those who follow, and where there are not few: a process counts all calls that it remembers then.
 const PAUSE_MIN: Duration = Duration::from_secs(1);

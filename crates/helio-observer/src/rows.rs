@@ -24,7 +24,7 @@ pub fn read(table: &Table) -> RwLockReadGuard<'_, Calls> {
     table.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Rows, and how many of those asked did not answer in time.
+/// Rows, and the number of those asked that did not answer in time.
 #[derive(Debug, Default)]
 pub struct Told {
     /// The rows, in the columns of the state API.

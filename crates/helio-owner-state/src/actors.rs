@@ -60,7 +60,7 @@ pub struct Actor {
     /// microseconds.
     replied: u64,
     broken: Option<u64>,
-    /// We make it: what its creation still needs.
+    /// The rest of the creation, if this process makes the actor and has not asked for it yet.
     creation: Option<Box<Creation>>,
     /// Number of the constructor's arguments that are not available yet.
     missing: u32,

@@ -33,7 +33,7 @@ const OOM_DELAY_US_MAX: u64 = 60_000_000;
 /// The state of a call that has not ended.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum State {
-    /// The call waits for so many dependencies.
+    /// The call waits for that number of dependencies.
     Waiting(u32),
     /// In its class's queue, or its actor's.
     Queued,
@@ -202,7 +202,7 @@ impl Calls {
         tasks
     }
 
-    /// An attempt begins, which lacks so many arguments.
+    /// Begins an attempt that lacks `missing` arguments.
     pub(crate) fn enter(&mut self, attempt: Attempt, missing: u32) {
         let Attempt { spec, number, retries_left, past } = attempt;
         let (id, cancelled) = (spec.id, false);

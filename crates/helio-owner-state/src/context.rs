@@ -8,7 +8,7 @@ use helio_types::{NodeId, WorkerAddress};
 
 use crate::event::Action;
 
-/// **LIMIT-1** Room for so many actions is kept between events.
+/// **LIMIT-1** Number of actions for which room is kept between events.
 const ACTIONS_KEPT: usize = 1 << 12;
 
 /// The process, the time and the outgoing effects that a handler of an event works with.

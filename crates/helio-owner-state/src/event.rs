@@ -275,7 +275,7 @@ pub enum Action {
         spec: Arc<TaskSpec>,
         /// Values of its dependencies, encoded: a [`helio_proto::peer::Args`] in wire form.
         args: Vec<u8>,
-        /// Under which lease; 0 for methods.
+        /// The lease under which the call is sent; 0 for methods.
         lease: LeaseId,
         /// The call's position among our calls to the actor; for a call that runs again, among those that
         /// had ended.

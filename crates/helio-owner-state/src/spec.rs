@@ -69,7 +69,7 @@ pub struct Outcome {
     pub retryable: bool,
     /// The worker takes no more tasks (its `max_calls` are done).
     pub leaving: bool,
-    /// Streaming: how many items there were.
+    /// For a generator: the number of its items.
     pub items: u32,
 }
 

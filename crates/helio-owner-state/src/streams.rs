@@ -58,7 +58,7 @@ impl Streams {
         self.all.get(&task).is_some_and(is_short) && !mutant!("items-lost-with-a-link-forgotten")
     }
 
-    /// The generator has ended after so many items; whether somebody reads them.
+    /// Notes the end of a generator with `items` items. Returns whether somebody reads them.
     pub(crate) fn end(&mut self, task: TaskId, items: u32) -> bool {
         let Some(stream) = self.all.get_mut(&task) else { return false };
         assert!(stream.read <= stream.arrived, "a reader has what never came");

@@ -95,7 +95,7 @@ messages! {
         2 session_name: String,
         /// Milliseconds between two heartbeats of the node; 0: the default.
         3 heartbeat_ms: u64,
-        /// After how long a silence a node may be declared dead; 0: as by default.
+        /// Milliseconds of silence after which a node may be declared dead; 0: the default.
         4 silence_ms: u64,
         /// The refused node may start anew and join under a new id.
         5 may_rejoin: bool,
@@ -170,7 +170,8 @@ messages! {
     pub struct CancelPull { 1 request_id: u64 }
     pub struct DropObject {
         1 object_id: ObjectId,
-        /// Not nil: and all items of the same generator that come after it and belong to this process.
+        /// The process whose later items of the same generator are dropped, too; nil: this object
+        /// alone.
         2 rest_of: WorkerId,
     }
     /// A copy that was made for a reader there is to stay until it is dropped.

@@ -224,7 +224,7 @@ messages! {
         /// Degrees Celsius; 0: not known.
         8 temperature: u32,
     }
-    /// A shape of request that waits, and how many of it.
+    /// A shape of request that waits, and the number of its requests.
     pub struct PendingDemand {
         1 resources: ResourceSet,
         2 count: u64,

@@ -174,7 +174,7 @@ impl<'a> Cursor<'a> {
         self.take(at.next_multiple_of(ALIGNMENT) - at).map(|_| ())
     }
 
-    /// The head of an array, and how many bytes its elements take.
+    /// Returns the head of an array, and the number of bytes of its elements.
     pub fn array_head(&mut self) -> Result<(ArrayHead<'a>, usize), Malformed> {
         let is_fortran = self.u8()? == b'F';
         let n = usize::from(self.u8()?);

@@ -52,13 +52,14 @@ messages! {
     pub struct Open { 1 stream: u64, 2 host: String, 3 port: u32 }
     /// Bytes of a stream.
     pub struct Data { 1 stream: u64, 2 bytes: Bytes }
-    /// Tells how many more bytes of the stream have been passed on.
+    /// Tells the number of further bytes of the stream that have been passed on.
     pub struct Credit { 1 stream: u64, 2 bytes: u64 }
     /// The sender's side of the stream has ended.
     pub struct End { 1 stream: u64 }
     /// The stream is broken, in both directions.
     pub struct Reset { 1 stream: u64 }
-    /// Tells how many numbered messages have come. It has no number itself; it also answers [`Ping`].
+    /// Tells the number of numbered messages that have come. It has no number itself; it also answers
+    /// [`Ping`].
     pub struct Ack { 1 received: u64 }
     /// Asks for an [`Ack`]: whether the connection still works. It has no number.
     pub struct Ping {}

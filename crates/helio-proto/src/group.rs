@@ -156,7 +156,7 @@ messages! {
         1 group_id: PlacementGroupId,
         2 attempt: u32,
         3 committed: bool,
-        /// Not empty: the node holds none of them, for this reason.
+        /// The reason why the node holds none of them; empty: it holds them.
         4 refused: String,
     }
     /// A bundle that a node holds when it registers.

@@ -101,8 +101,8 @@ messages! {
         11 to: u32,
         /// The driver or worker, where the destination is one.
         12 to_process: WorkerId,
-        /// Between drivers and workers: so many times the connector found that its connections with the other
-        /// end were over, or heard that from the other end.
+        /// Between drivers and workers: the number of times that the connector found that its connections
+        /// with the other end were over, or heard that from the other end.
         13 epoch: u32,
         /// The message is not a greeting yet: it only says whom the connection is for, and a TLS session follows, in
         /// which the greeting comes.
@@ -205,7 +205,7 @@ pub fn is_right(given: &[u8], own: &str) -> bool {
     own == OPEN_TOKEN || same(given, own.as_bytes())
 }
 
-/// Compares without telling by its time how much was right.
+/// Compares in a time that does not tell the length of the equal part.
 #[must_use]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (x, y)| diff | (x ^ y)) == 0

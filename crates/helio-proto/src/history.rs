@@ -28,7 +28,7 @@ messages! {
         8 is_whole: bool,
         /// Answers of daemons, with rows of workers.
         9 workers: Vec<Answer>,
-        /// In so many answers of processes there were more calls than rows.
+        /// Number of answers of processes in which there were more calls than rows.
         10 gaps: u32,
         /// The rows of `calls`, by [`Batch::pack`], and how many each answer had.
         11 rows: Vec<u8>,

@@ -126,7 +126,7 @@ messages! {
     }
     /// A runtime environment in which workers of a node were started, or were to be.
     pub struct EnvironmentRow {
-        /// See [`crate::environment::RuntimeEnv::document`].
+        /// The document of the environment; see [`crate::environment::RuntimeEnv::document`].
         1 runtime_env: String,
         /// Milliseconds until the first worker was ready; 0: none was.
         2 made_in_ms: u64,

@@ -140,7 +140,7 @@ messages! {
     pub struct FreeObject {
         1 object_id: ObjectId,
         2 locations: Vec<NodeAddress>,
-        /// Not nil: and all items of the same generator that come after it and belong to this process.
+        /// The process whose later items of the same generator are freed, too; nil: this object alone.
         3 rest_of: WorkerId,
     }
     /// A copy that the node made for a reader is to stay until it is freed: its owner knows no other.

@@ -176,7 +176,7 @@ pub enum Frame<'a> {
         retryable: bool,
         /// The worker is not to be sent more tasks (its `max_calls` are done).
         leaving: bool,
-        /// Streaming: how many items there were.
+        /// For a generator: the number of its items.
         items: u32,
         /// The values.
         returns: Vec<Returned>,

@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends how many follow.
+/// Appends the number of elements that follow.
 pub fn put_count(out: &mut Vec<u8>, count: usize) {
     assert!(count <= u32::MAX as usize, "{count} things would be read back as fewer");
     out.extend_from_slice(&(count as u32).to_le_bytes());

@@ -69,7 +69,8 @@ pub struct Frame<'a> {
     pub body: &'a [u8],
 }
 
-/// The first frame of `bytes` and how many bytes it takes; `None` while it is not whole.
+/// Returns the first frame of `bytes` and the number of bytes that it takes; `None` while it is not
+/// whole.
 ///
 /// # Errors
 /// When its length cannot be true.

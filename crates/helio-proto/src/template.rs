@@ -17,13 +17,13 @@ messages! {
         4 name: String,
         /// Methods: the group it runs in; empty: the default one.
         5 concurrency_group: String,
-        /// Tasks: the worker ends after so many; 0: never.
+        /// Number of tasks after which the worker ends; 0: no limit.
         6 max_calls: u32,
         /// The values come one by one.
         7 is_generator: bool,
         /// Names of the last arguments, which are passed by keyword.
         8 keywords: Vec<String>,
-        /// Streaming: how many unread items the caller allows; 0: no bound.
+        /// For a generator: the number of unread items that the caller allows; 0: no bound.
         9 backpressure: u32,
         /// For the language front.
         10 front: FrontOptions,

@@ -93,7 +93,7 @@ pub(crate) fn enter(running: Arc<Running>, on_main: bool) -> Scope {
     Scope { before }
 }
 
-/// See [`enter`].
+/// The time for which a call is current; see [`enter`].
 pub(crate) struct Scope {
     before: Option<Arc<Running>>,
 }

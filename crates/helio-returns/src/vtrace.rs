@@ -2,7 +2,7 @@
 
 use crate::Grid;
 
-/// The bounds of how much likelier an action may count than it was.
+/// The bounds of the importance ratios: how much likelier the new policy makes an action.
 #[derive(Clone, Copy, Debug)]
 pub struct Clips {
     /// In targets.

@@ -57,7 +57,7 @@ fn messages_arrive_whole_and_in_order() {
     });
 }
 
-/// A file with so many bytes that tell where they are.
+/// Makes a file of `length` bytes that tell where they are.
 fn file(length: u64) -> File {
     let file = rustix::fs::memfd_create("bytes", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let file = File::from(file);

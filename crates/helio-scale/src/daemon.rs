@@ -170,7 +170,7 @@ impl Daemons {
     }
 }
 
-/// Measures the daemon of one node among so many.
+/// Measures the daemon of one node among `n_nodes`.
 #[must_use]
 pub fn run(n_nodes: usize) -> Daemon {
     let mut shell = Shell::new(0, 1);

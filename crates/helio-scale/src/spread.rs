@@ -1,4 +1,4 @@
-//! The median of several measurements, and how far they lie apart.
+//! The median of several measurements, and their spread.
 
 /// The median of measurements, and between which values half of them lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

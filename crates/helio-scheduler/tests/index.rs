@@ -200,7 +200,8 @@ proptest! {
     }
 }
 
-/// How many nodes are looked at for one placement after another, each of which changes a node.
+/// Returns the number of nodes that are looked at for one placement after another, each of which
+/// changes a node.
 fn visits(n_nodes: u16, mut one: impl FnMut(&mut NodeIndex, u64) -> NodeId) -> f64 {
     const ROUNDS: u64 = 200;
     let mut index = NodeIndex::default();

@@ -150,7 +150,7 @@ fn target(core: &Core, event: &Event) -> Option<End> {
     }
 }
 
-/// From where to where an event crosses the network.
+/// Returns the two ends between which an event crosses the network.
 fn route(core: &Core, event: &Event) -> Option<(End, End)> {
     let Event::Arrive { link, side, .. } = event else { return None };
     // A side's own news of its own end crosses nothing.

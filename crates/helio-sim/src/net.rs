@@ -12,7 +12,7 @@ use crate::rng::Rng;
 /// The holder of an end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum End {
-    /// The control service, in its so many-th life.
+    /// The control service, by the number of its life.
     Control(u32),
     /// A daemon, by number.
     Node(usize),

@@ -29,7 +29,7 @@ const RETRY_US_MIN: u64 = 5_000;
 const RETRY_US_MAX: u64 = RECONNECT_MS_MAX * 1000;
 /// Bytes of an object that travel in one message; few, so that pulls are interrupted midway.
 const CHUNK: u64 = 512;
-/// From which size on objects have connections of their own: some have, some do not.
+/// Size in bytes from which on objects have connections of their own: some have, some do not.
 const BULK_MIN: u64 = 700;
 /// Bytes that may be laid on disk for readers.
 const OVERFLOW: u64 = 4 << 20;

@@ -183,7 +183,7 @@ pub(crate) struct CallOp {
     pub(crate) actor: Option<Slot>,
     /// Hundredths of a CPU.
     pub(crate) cpu: u32,
-    /// Streaming: how many unread items are allowed.
+    /// For a generator: the number of unread items that are allowed.
     pub(crate) backpressure: u32,
     /// The slots for the returns, or for the stream.
     pub(crate) to: Vec<Slot>,

@@ -72,17 +72,17 @@ pub enum Fault {
     },
     /// The control service dies between two actions of one `apply`, and starts again.
     ControlTorn {
-        /// After so many sends; 0: before the commit.
+        /// Number of sends after which the service dies; 0: before the commit.
         after: u32,
     },
     /// A daemon dies between two actions; never the head's.
     NodeTorn {
-        /// After so many sends.
+        /// Number of sends after which the node dies.
         after: u32,
     },
     /// A worker or driver dies between two actions.
     ProcessTorn {
-        /// After so many sends.
+        /// Number of sends after which the process dies.
         after: u32,
     },
     /// A node's disk is full for so many microseconds.
@@ -121,8 +121,8 @@ pub enum Fault {
     },
     /// A node's machine is short of memory, and its monitor ends a worker.
     Memory,
-    /// The same shortage on a node on which calls run that may be tried again, and others that may
-    /// not.
+    /// A node's machine is short of memory while calls run there that may be tried again, and
+    /// others that may not.
     Squeeze,
     /// A node is told to hand over what it has, and to leave; never the head.
     Drain,

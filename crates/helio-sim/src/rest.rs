@@ -12,7 +12,7 @@ use crate::world::World;
 /// Microseconds that the control service is away when it is restarted at rest.
 const RESTART_US: u64 = 200_000;
 
-/// By how much at most somebody asks for the end later than something has happened.
+/// Microseconds by which the end is asked for later than something has happened, at most.
 const STOP_LATER_US: u64 = 1_500_000;
 
 /// Microseconds that a cluster takes at most to end: who is away for a moment is waited for.

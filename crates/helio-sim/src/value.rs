@@ -44,7 +44,7 @@ pub struct Val {
 /// The instructions of a call. Equal bodies do the same whenever they run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Body {
-    /// See [`crate::program::Job`].
+    /// The kind of the job; see [`crate::program::Job`].
     pub kind: u32,
     /// Tells calls apart.
     pub salt: u64,

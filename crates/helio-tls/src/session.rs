@@ -16,12 +16,13 @@ use crate::reasons::sentence;
 
 /// Bytes that are read from the socket at a time while little comes.
 const ROOM_MIN: usize = 17 << 10;
-/// The same while messages of tens of kilobytes come.
+/// Bytes that are read at a time while messages of tens of kilobytes come.
 const ROOM: usize = 68 << 10;
-/// The same while much comes.
+/// Bytes that are read at a time while much comes.
 const ROOM_MAX: usize = 272 << 10;
 
-/// After so many reads in a row for which the least room would do, the buffer has no more than that.
+/// Number of reads in a row for which the least room would do, after which the buffer has no more
+/// than that.
 const SMALL_READS: u32 = 64;
 
 /// A record has so many bytes of text at most, and its cipher adds this much at most.
@@ -260,7 +261,7 @@ impl Session {
         self.outgoing.bytes()
     }
 
-    /// Notes how much of the output was written.
+    /// Notes the number of bytes of the output that were written.
     pub fn sent(&mut self, count: usize) {
         self.outgoing.sent(count);
     }
@@ -331,7 +332,8 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Does what one status asks for; how many bytes were read by it, and how far the session is.
+/// Does what one status asks for. Returns the number of bytes that it read, and the progress of the
+/// session.
 fn step<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     outgoing: &mut Outgoing,
@@ -370,7 +372,8 @@ fn step<Data>(
     (discard, step)
 }
 
-/// Encrypts `text`; how many bytes that made of `out`. Nothing else was left to do.
+/// Encrypts `text`. Returns the number of bytes of `out` that it takes. Nothing else was left to
+/// do.
 fn encrypt<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     text: &[u8],

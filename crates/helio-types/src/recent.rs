@@ -57,7 +57,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
         }
     }
 
-    /// Adds an entry that takes so many bytes. What is forgotten for it is given back: dropping it may
+    /// Adds an entry that takes `bytes` bytes. What is forgotten for it is given back: dropping it may
     /// run code.
     pub fn add(&mut self, key: K, value: V, bytes: usize) -> Forgotten<K, V> {
         let is_full =

@@ -58,7 +58,8 @@ impl<R: Into<Cow<'static, str>>> From<R> for Ending {
     }
 }
 
-/// In which variable the set-up of a worker says how large its environment is (`core/runtime_env/progress.py`).
+/// The variable in which the set-up of a worker says how large its environment is
+/// (`core/runtime_env/progress.py`).
 const ENVIRONMENT_BYTES: &str = "HELIOSTAT_ENVIRONMENT_BYTES";
 
 fn size_told(told: Option<&str>) -> u64 {

@@ -20,7 +20,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Time for which a process that ends waits for those who read its output.
 const LAST_WRITES_MAX: Duration = Duration::from_secs(10);
 
-/// LIMIT-1: of so many who ask again and again a process knows when they asked last.
+/// Number of followers for which a process knows when they asked last (LIMIT-1).
 const FOLLOWERS_MAX: usize = 8;
 
 /// The last times at which repeated questions came; the latest is the last one.

@@ -167,7 +167,7 @@ impl Runtime {
         news
     }
 
-    /// In how long something is to be done whatever comes.
+    /// Returns the time until something is to be done whatever comes.
     pub(crate) fn due(&self) -> Option<Duration> {
         let state = self.state.lock();
         let now = state.now();

@@ -22,7 +22,7 @@ use crate::terminal::Terminal;
 /// Links are numbered from here in `epoll`; below are the descriptors of [`Watched`].
 pub(crate) const FIRST_LINK: u64 = 16;
 
-/// **LIMIT-1** Room for so many dropped handles is kept between events.
+/// **LIMIT-1** Number of dropped handles for which room is kept between events.
 const DROPPED_KEPT: usize = 1 << 12;
 
 /// The file descriptors that `epoll` watches besides connections.
@@ -33,7 +33,7 @@ pub(crate) enum Watched {
     Listener = 2,
 }
 
-/// See [`crate::Runtime::on_cancel`].
+/// The function that [`crate::Runtime::on_cancel`] sets.
 pub(crate) struct CancelHook(pub(crate) Box<dyn Fn(TaskId) + Send + Sync>);
 
 impl std::fmt::Debug for CancelHook {

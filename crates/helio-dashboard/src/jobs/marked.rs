@@ -49,7 +49,7 @@ impl Marked {
         self.woken.notified().await;
     }
 
-    /// Notes how many marks are done with.
+    /// Notes the number of marks that are done with.
     pub(crate) fn set_done(&self, count: u64) {
         self.done.send_replace(count);
     }

@@ -156,7 +156,7 @@ fn log_name(id: &str) -> String {
     format!("job-driver-{id}.log")
 }
 
-/// The end of a file as text, at most so many bytes.
+/// Returns the end of a file as text, at most `bytes_max` bytes.
 pub(crate) fn read_end(path: &Path, bytes_max: u64) -> io::Result<String> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();

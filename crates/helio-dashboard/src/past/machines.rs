@@ -35,7 +35,7 @@ pub(crate) const COLUMNS: [&str; 12] = [
 ];
 
 const FOLDER: &str = "machines";
-/// Seconds of a row, and how many rows there are.
+/// Seconds of a row, and the number of rows.
 const FINE: (u64, u64) = (10, 720);
 const COARSE: (u64, u64) = (300, 2016);
 pub(super) const MACHINES_MAX: usize = 750;

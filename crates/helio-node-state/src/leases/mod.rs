@@ -95,10 +95,10 @@ pub(crate) struct Candidate<'a> {
     pub(crate) class: &'a LeaseClass,
     /// The resources that a lease of the class takes from a node.
     pub(crate) takes: &'a ResourceSet,
-    /// From when on it may be sent on to another node.
+    /// The time from which on the request may be sent on to another node.
     pub(crate) may_spill_at: u64,
     pub(crate) touched: &'a [NodeId],
-    /// See [`queue::Class`].
+    /// Whether the request is a wish; see [`queue::Class`].
     pub(crate) is_wish: bool,
     pub(crate) since: u64,
 }
@@ -148,7 +148,7 @@ impl Leases {
         classes.find_map(|class| find(class).map(|place| (&*class.spec, &class.takes, place)))
     }
 
-    /// Shapes that wait, and how many of each.
+    /// Returns the shapes that wait, with the number of requests of each.
     pub(crate) fn demand(&self) -> impl Iterator<Item = (&LeaseClass, usize)> {
         self.queue.demand()
     }
@@ -512,7 +512,7 @@ mod tests {
         RequestLease { request_id, class, ..RequestLease::default() }
     }
 
-    /// A lease of so many CPUs for the client, with a worker of its own.
+    /// Makes a lease of that number of CPUs for the client, with a worker of its own.
     fn lend(leases: &mut Leases, ctx: &mut Context, conn: u64, cpus: f64) -> LeaseId {
         leases.on_request(Conn(conn), request(1, cpus), false, ctx).unwrap();
         let number = leases.in_turn()[0];

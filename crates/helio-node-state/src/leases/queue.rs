@@ -20,7 +20,7 @@ pub(super) struct Request {
     /// The earliest time at which the request may be sent on to another node. One that came from another node
     /// waits here first, so that no request circulates.
     pub(super) may_spill_at: u64,
-    /// See [`helio_proto::node::RequestLease`].
+    /// Nodes that the request touches; see [`helio_proto::node::RequestLease`].
     pub(super) touched: Vec<NodeId>,
     /// The client was told that no node can hold the request.
     pub(super) is_warned: bool,
@@ -160,7 +160,7 @@ impl Queue {
         after.chain(self.classes.range(..=self.turn).map(|(number, _)| *number)).collect()
     }
 
-    /// Shapes that wait, and how many of each; but for wishes.
+    /// Returns the shapes that wait, with the number of requests of each; wishes are left out.
     pub(super) fn demand(&self) -> impl Iterator<Item = (&LeaseClass, usize)> {
         let needed = self.classes.values().filter(|class| !class.is_wish);
         needed.map(|class| (&*class.spec, class.waiting.len()))

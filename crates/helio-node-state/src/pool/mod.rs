@@ -63,11 +63,11 @@ pub(crate) struct Worker {
     usage: Use,
     /// The number of the assignment that gave the worker its work; rises with time.
     began: u64,
-    /// Has run nothing yet, and so can become an actor.
+    /// The worker has run nothing yet, and so can become an actor.
     is_fresh: bool,
-    /// Was forked from the process that has modules loaded.
+    /// The worker was forked from the process that has modules loaded.
     is_preloaded: bool,
-    /// Was started before anything needed it.
+    /// The worker was started before anything needed it.
     is_ahead: bool,
     /// Waits for others, and its CPU is lent.
     is_blocked: bool,

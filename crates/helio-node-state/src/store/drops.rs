@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use helio_proto::cluster::DropObject;
 use helio_types::NodeId;
 
-/// **LIMIT-1** How many are kept; the oldest is forgotten first, and an object that its owner has freed may stay.
+/// **LIMIT-1** Number of drops that are kept; the oldest is forgotten first, and an object that its owner has
+/// freed may stay.
 const DROPS_MAX: usize = 10_000;
 
 /// Milliseconds by which the news that a node has left may be late.

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use helio_types::{ObjectId, TaskId, WorkerId};
 
-/// **LIMIT-1** How many are known; the oldest is forgotten first, and what it still writes may stay.
+/// **LIMIT-1** Number of ended processes that are known; the oldest is forgotten first, and what it
+/// still writes may stay.
 const ENDED_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]

@@ -83,7 +83,7 @@ pub(crate) struct Held {
 }
 
 impl Store {
-    /// A store of `size` bytes of memory, and so many in a file on disk behind it.
+    /// Makes a store of `size` bytes of memory, and `disk_size` bytes in a file on disk behind it.
     pub(crate) fn new(size: u64, disk_size: u64) -> Self {
         Self {
             objects: Objects::new(size, disk_size),

@@ -109,7 +109,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// A store of `size` bytes of memory, and so many on disk.
+    /// Makes a store of `size` bytes of memory, and `disk_size` bytes on disk.
     pub(super) fn new(size: u64, disk_size: u64) -> Self {
         Self {
             memory: Allocator::new(size),

@@ -1,4 +1,4 @@
-//! The pins of clients: how often each has which object pinned.
+//! The pins of clients: the number of pins of each client on each object.
 
 use std::collections::{BTreeMap, HashMap};
 

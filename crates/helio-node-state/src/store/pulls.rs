@@ -69,7 +69,7 @@ pub(super) struct Pull {
 #[derive(Debug)]
 pub(super) enum Progress<'a> {
     Local,
-    /// The object waits for its turn; how many come before it.
+    /// The object waits for its turn, behind that number of others.
     Queued(usize),
     WaitsForRoom(&'a NodeAddress),
     Pulling(&'a Pull),

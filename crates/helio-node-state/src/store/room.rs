@@ -48,7 +48,7 @@ pub(super) struct Reservation {
     pub(super) object_id: ObjectId,
     pub(super) extent: Extent,
     pub(super) size: u64,
-    /// See [`Waiting::since`].
+    /// The time since which the room is wanted; see [`Waiting::since`].
     pub(super) since: u64,
     /// `None`: nobody wants the range any more.
     pub(super) wants: Option<Wants>,

@@ -225,7 +225,7 @@ impl Store {
         self.finish_pull(object_id, env);
     }
 
-    /// Notes how much of an object has come over a connection of its own.
+    /// Notes the number of bytes of an object that have come over a connection of its own.
     pub(crate) fn on_received_some(&mut self, request_id: u64, received: u64) {
         let object_id = self.pulls.object(request_id);
         if let Some(pull) = object_id.and_then(|object_id| self.pulls.pull_mut(object_id)) {

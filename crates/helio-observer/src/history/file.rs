@@ -33,7 +33,7 @@ const FILE_BYTES: u64 = 16 << 20;
 pub const BYTES_MAX: u64 = 512 << 20;
 /// A batch that says that it is larger is none; in bytes.
 const BATCH_MAX: usize = 256 << 20;
-/// Likewise of its rows of calls, which take much less in columns.
+/// Largest size of its rows of calls, in bytes; they take much less in columns.
 const ROWS_MAX: usize = 1 << 30;
 
 /// The cluster that a history is of.

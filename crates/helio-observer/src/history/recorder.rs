@@ -52,8 +52,8 @@ const REST_EVERY: Duration = Duration::from_millis(900);
 const OVERLAP: Duration = Duration::from_millis(1_000);
 /// Milliseconds before the question of which an answer may not tell yet all that has happened.
 const SLACK_MS: u32 = 50;
-/// Between two questions there is so many times the time that the one before took, but they are not further apart than that:
-/// what a head that is killed has not asked yet is lost, and that is to be less than a second.
+/// Time between two questions, as a multiple of the time that the one before took, but not more than `APART_MAX`: what a
+/// head that is killed has not asked yet is lost, and that is to be less than a second.
 const SHARE: u32 = 4;
 const APART_MAX: Duration = Duration::from_millis(700);
 /// Rows of the key-value table that are larger are written more rarely: so many bytes a second each.
@@ -304,7 +304,7 @@ impl Recorder {
         Ok(told)
     }
 
-    /// Asks for what is new and writes it; how many calls there were.
+    /// Asks for what is new and writes it. Returns the number of calls.
     async fn round(&mut self) -> Result<usize, String> {
         let begins = self.writer.as_ref().is_some_and(Writer::begins);
         if begins {

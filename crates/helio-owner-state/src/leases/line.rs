@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use helio_types::{NodeAddress, NodeId, TaskId};
 
-/// An empty queue keeps room for so many calls.
+/// Number of calls for which an empty queue keeps room.
 const QUEUE_KEPT: usize = 1 << 15;
 
 /// A call, and its place among all that wait.

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::spec::{CallArgs, TaskSpec};
 use crate::value::Stored;
 
-/// A call goes to where so many bytes of its arguments are, even if that takes a worker there: values of this
+/// Bytes of arguments for which a call goes to their node, even if that takes a worker there: values of this
 /// size lie in object stores.
 const LARGE_BYTES: u64 = INLINE_MAX as u64;
 

@@ -106,7 +106,7 @@ impl Owner {
         self.objects.borrow(id, owner.clone(), announced);
     }
 
-    /// See [`crate::Event::Recover`].
+    /// Looks for a lost object again; see [`crate::Event::Recover`].
     pub(super) fn on_recover(&mut self, reference: &Reference, gone: Vec<NodeId>) {
         let (id, is_known) = (reference.id, self.objects.contains(reference.id));
         self.adopt(reference);

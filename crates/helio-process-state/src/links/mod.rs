@@ -97,8 +97,8 @@ pub struct Links {
 /// The link to this node's daemon: the first.
 const OWN_NODE: u64 = 1;
 
-/// **LIMIT-1** How many leases are remembered that ended with their lessee; what such a lessee had sent
-/// arrives within moments, so the oldest is forgotten.
+/// **LIMIT-1** Number of leases that are remembered after they ended with their lessee; what such a
+/// lessee had sent arrives within moments, so the oldest is forgotten.
 const OVER_MAX: usize = 256;
 
 impl Links {

@@ -9,8 +9,8 @@ use crate::value::Memory;
 const BLOCKED_AFTER_US: u64 = 800;
 
 impl<M: Memory> Process<M> {
-    /// In how many microseconds a thread that has waited so long counts as blocked, 0: now; `None`: never, because a
-    /// driver has no CPU that could be lent.
+    /// Returns the microseconds after which a thread that has waited `waited_us` counts as blocked, 0: now; `None`:
+    /// never, because a driver has no CPU that could be lent.
     #[must_use]
     pub fn blocked_in(&self, waited_us: u64) -> Option<u64> {
         (!self.is_driver).then(|| BLOCKED_AFTER_US.saturating_sub(waited_us))

@@ -29,7 +29,7 @@ impl Encoded {
 
 /// A value ready to be written.
 pub(super) enum Ready<'py> {
-    /// A list of references: so many, from this position of the table on.
+    /// A list of references: their number, and the position of the first in the table.
     Refs(usize, usize),
     Array(ndarray::Array),
     Pickled(Pickled<'py>),

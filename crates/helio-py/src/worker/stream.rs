@@ -13,7 +13,7 @@ use crate::generator::FIRST_ITEM;
 use crate::gil::{GilSite, detached};
 use crate::session::Session;
 
-/// Runs a generator to its end; how many items there were.
+/// Runs a generator to its end. Returns the number of items.
 pub(super) fn run(
     session: &Session,
     task: TaskId,

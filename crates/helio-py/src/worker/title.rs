@@ -109,7 +109,7 @@ pub(super) fn show_of_loop(title: &Title) -> Shown {
     Shown(())
 }
 
-/// See [`show`].
+/// A title that is shown; see [`show`].
 pub(super) struct Shown(());
 
 impl Drop for Shown {

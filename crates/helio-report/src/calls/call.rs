@@ -3,7 +3,7 @@
 use helio_proto::inspect::TaskPhase;
 use helio_types::TaskId;
 
-/// A call's name in the table: its id, and how often it was begun before.
+/// A call's name in the table: its id, and the number of its earlier attempts.
 pub type Key = (TaskId, u32);
 
 /// Calls that are counted together ([`group_of`]): the function's name, the kind, how they stand.

@@ -37,7 +37,7 @@ fn put_hex(id: &[u8], out: &mut String) {
     out.push('"');
 }
 
-/// An id, of so many bytes; null: there is none.
+/// Writes an id as hexadecimal digits; null: there is none.
 fn put_id(id: Option<&[u8]>, out: &mut String) {
     match id {
         Some(id) => put_hex(id, out),

@@ -1,4 +1,5 @@
-//! The door of a listener: how many may knock at once, and what is said of those turned away.
+//! The door of a listener: the number of peers that may knock at once, and the log of those turned
+//! away.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

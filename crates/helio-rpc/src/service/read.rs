@@ -26,7 +26,7 @@ impl Reader {
         Self { stream, buffer, frame_max }
     }
 
-    /// From now on frames may have so many bytes.
+    /// Allows frames of that number of bytes from now on.
     pub(super) fn allow(&mut self, frame_max: usize) {
         self.frame_max = frame_max;
     }

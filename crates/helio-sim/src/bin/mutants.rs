@@ -127,7 +127,7 @@ fn scenario(name: &str) -> String {
     format!("scenario `{name}`")
 }
 
-/// Runs the seeds without a bug, in so many parts at a time.
+/// Runs the seeds without a bug, in `jobs` parts at a time.
 fn run_clean(seeds: u64, jobs: u64) -> ExitCode {
     let nothing = Mutant { name: "", area: "", breaks: "" };
     let failed = AtomicUsize::new(0);

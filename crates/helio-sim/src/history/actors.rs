@@ -8,8 +8,8 @@ use super::{Actor, History};
 use crate::ops::{Needs, Target};
 
 impl History {
-    /// A process made an actor, which takes so many hundredths of a placement group's bundles or, without a group, of
-    /// slots.
+    /// Notes that a process made an actor, which takes so many hundredths of a placement group's bundles or, without
+    /// a group, of slots.
     pub fn actor_made(
         &mut self,
         actor: ActorId,

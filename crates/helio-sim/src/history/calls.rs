@@ -387,7 +387,7 @@ impl History {
         self.cancelled.contains_key(&task) || self.was_cancelled_deep(task)
     }
 
-    /// The reader of a generator has taken so many items.
+    /// Notes that the reader of a generator has taken so many items.
     pub fn items_taken(&mut self, task: TaskId, count: u32) {
         let taken = self.taken.entry(task).or_default();
         *taken = count.max(*taken);

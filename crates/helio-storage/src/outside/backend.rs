@@ -7,7 +7,7 @@ use crate::{Change, Entry};
 /// The outcome of asking for the lease.
 #[derive(Debug)]
 pub(super) enum Attempt {
-    /// The lease is ours, under this epoch; so many writes were numbered before.
+    /// The lease is ours, under this epoch, after writes up to this number.
     Won { epoch: u64, number: u64 },
     /// Another head has the lease, for that long unless it renews it.
     Held { by: String, left: Duration },
@@ -38,7 +38,7 @@ impl<T> Done<T> {
 pub(super) enum Followed {
     /// The copy is being read, or behind.
     Behind,
-    /// The copy has so many entries, and is as new as the lease that was seen.
+    /// The copy has that number of entries, and is as new as the lease that was seen.
     Even(usize),
 }
 

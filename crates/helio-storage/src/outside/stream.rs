@@ -123,7 +123,7 @@ pub(super) fn line(stream: &mut BufReader<Limited>) -> io::Result<Option<String>
     Ok(line.strip_suffix(b"\r\n").map(|line| String::from_utf8_lossy(line).into_owned()))
 }
 
-/// Reads so many bytes. There is no room ahead for what was only announced.
+/// Reads `length` bytes. There is no room ahead for what was only announced.
 pub(super) fn bytes(stream: &mut BufReader<Limited>, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream.take(length as u64).read_to_end(&mut bytes)?;

@@ -22,7 +22,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A server for the tests: the operations that Redis and etcd have in common.
 pub(crate) trait Server {
-    /// At how many places a long conversation is cut: each costs a start of a head.
+    /// Number of places at which a long conversation is cut: each costs a start of a head.
     const CUTS: u64;
     fn run() -> Self;
     fn port(&self) -> u16;

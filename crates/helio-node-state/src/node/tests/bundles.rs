@@ -15,7 +15,8 @@ use crate::{Conn, Event, Exit};
 const GROUP: PlacementGroupId = PlacementGroupId([7; PlacementGroupId::LEN]);
 
 impl World {
-    /// Orders the node to hold bundles of so many CPUs each, numbered from 0; its answer.
+    /// Orders the node to hold bundles of these numbers of CPUs, numbered from 0. Returns its
+    /// answer.
     fn reserve(&mut self, attempt: u32, cpus: &[f64], commit: bool) -> BundlesHeld {
         let bundle = |(bundle, cpus): (u32, &f64)| NumberedBundle {
             bundle,

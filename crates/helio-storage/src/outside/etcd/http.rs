@@ -219,7 +219,7 @@ impl Lines {
 enum Chunks {
     /// The line with a chunk's size, as far as it has come.
     Size(Vec<u8>),
-    /// A chunk is being read; how many bytes of it are to come.
+    /// A chunk is being read, of which that number of bytes is to come.
     Data(usize),
     /// The end of its line.
     End,
