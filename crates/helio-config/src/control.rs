@@ -67,7 +67,7 @@ pub const CANDIDATE_NODES_MAX: usize = 512;
 /// die at once cost each other node a few messages instead of a thousand.
 pub const MEMBERS_AT_ONCE_MAX: usize = 64;
 
-/// See [`MEMBERS_AT_ONCE_MAX`].
+/// Number of nodes for which joins and deaths are gathered one millisecond longer; see [`MEMBERS_AT_ONCE_MAX`].
 pub const MEMBERS_A_MS: u64 = 100;
 
 /// Milliseconds between two looks at a state that is about to pass by itself.

@@ -35,6 +35,7 @@ const TURN_MAX: usize = 1 << 20;
 
 /// Number of a worker's last lines that are remembered for the report of its death.
 const TAIL_LINES: usize = 20;
+/// Bytes of each of these lines that are remembered.
 const TAIL_LINE_MAX: usize = 500;
 
 const NAME_MARK: &[u8] = b"\x01:name:";

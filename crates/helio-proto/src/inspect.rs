@@ -220,9 +220,9 @@ messages! {
         10 runtime_env: String,
         /// Milliseconds from the worker's end to the answer; 0: it has not ended, or that is unknown.
         20 ended_ago_ms: u64,
-        /// The time at which the worker was begun, in milliseconds since 1970, and in the next field that at which
-        /// it said that it serves; 0: not known, or not yet.
+        /// The time at which the worker was begun, in milliseconds since 1970; 0: not known.
         21 begun_ms: u64,
+        /// The time at which the worker said that it serves, in milliseconds since 1970; 0: not known, or not yet.
         22 serving_ms: u64,
     }
     /// A measurement and all its series.

@@ -18,9 +18,9 @@ pub(super) struct LogFile {
     /// 0: without bound.
     bytes_max: u64,
     backups_max: u64,
-    /// Number of lines that could not be written since the last one that was; the reason is in the
-    /// next field.
+    /// Number of lines that could not be written since the last one that was.
     lost: u64,
+    /// The reason why the last of these lines could not be written.
     error: String,
     /// The file ends in the middle of a line.
     is_torn: bool,

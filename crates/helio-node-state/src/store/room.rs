@@ -60,8 +60,9 @@ pub(super) struct Room {
     waiting: VecDeque<Waiting>,
     /// The reservations, by the offsets at which their ranges begin.
     reservations: BTreeMap<u64, Reservation>,
-    /// Number of objects that are being written to disk; their bytes are in the next field.
+    /// Number of objects that are being written to disk.
     spills: usize,
+    /// Bytes of these objects.
     spilling_bytes: u64,
     /// The disk did not take an object, and until when it is not tried again.
     disk_error: Option<(DiskError, u64)>,

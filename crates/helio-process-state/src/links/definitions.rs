@@ -20,9 +20,9 @@ use helio_types::IdMap;
 const SENT_MAX: usize = 512;
 /// Maximum number of functions with numbers: most templates of a program call the same few.
 const FUNCTIONS_MAX: usize = 64;
-/// Maximum number of templates of all links that are kept to be recognized; the next limit is for
-/// their bytes.
+/// Maximum number of templates of all links that are kept to be recognized.
 const KNOWN_MAX: usize = 1024;
+/// Maximum number of bytes of these templates, with their functions.
 const KNOWN_BYTES_MAX: usize = 64 << 20;
 
 /// Definitions of one kind that the other end has, by number. A copy of each is kept, so that the address

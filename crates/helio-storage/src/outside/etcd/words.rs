@@ -8,11 +8,14 @@ use serde_json::{Value, json};
 use super::journal::Op;
 use crate::outside::backend::Failure;
 
-/// Number of entries that are read at a time; [`LARGE_MAX`] is the time for it and for a large commit. While entries are
-/// small there are more at a time, for each page is a round trip, of which a head that takes over has no time for hundreds.
+/// Number of entries that are read at a time, whatever their size.
 pub(super) const PAGE: usize = 200;
+/// Maximum number of entries that are read at a time while they are small: each page is a round trip, of which a head
+/// that takes over has no time for hundreds.
 pub(super) const PAGE_MAX: usize = 10_000;
+/// Bytes that a page of small entries may have.
 const PAGE_BYTES: usize = 4 << 20;
+/// Time that a page, or a large commit, may take.
 pub(super) const LARGE_MAX: Duration = Duration::from_secs(20);
 
 /// Parts of etcd's messages about failures that pass.
