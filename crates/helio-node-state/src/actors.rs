@@ -354,6 +354,7 @@ impl Actors {
                 tell_ended(key, cause, ctx);
                 self.leave_queue(key, ctx);
             }
+            // No worker has been given to it: the caller drops its demand for one.
             Place::Assigned => return Stop::Unstarted(cause),
             Place::In(_, conn) if drain => {
                 let reason = cause.message.clone();

@@ -103,6 +103,7 @@ impl Bundles {
                     continue;
                 }
                 Some(_) => {
+                    // All or none: what this order has taken so far goes back.
                     self.give_back(order.group_id, &taken, ledger, ctx);
                     return Err("what it held of the group before is not free yet".to_owned());
                 }

@@ -43,6 +43,8 @@ impl LastWords {
         answer.is_over = true;
         // A process that reports twice repeats its first report.
         self.all.retain(|one| one.answer.worker_id != answer.worker_id);
+        // A call may be told by its maker and by the process that ran it: the maker is believed, unless it had not
+        // seen the end.
         for maker in &self.all {
             drop_hearsay(&mut answer, &maker.answer);
         }
@@ -52,6 +54,7 @@ impl LastWords {
         self.all.push_back(Report { answer, at });
         self.all.retain(|one| one.answer.total > 0);
         let mut rows: usize = self.all.iter().map(|one| one.answer.tasks.len()).sum();
+        // **LIMIT-1** Of forgotten reports the counts stay, so that sums over all calls do not go back.
         while self.all.len() > LAST_WORDS_MAX || rows > LAST_WORDS_ROWS_MAX {
             let Some(Report { answer: oldest, .. }) = self.all.pop_front() else { return };
             assert!(rows >= oldest.tasks.len(), "no report would be kept any more");

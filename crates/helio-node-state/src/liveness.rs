@@ -83,6 +83,7 @@ impl Liveness {
             // **LIMIT-1** That one is told at once what is known, and asks again.
             Life::Runs if self.open.len() >= LIVENESS_ASKED_MAX => reply(requester, None, ctx),
             Life::Runs | Life::Ends => self.hold_open(requester, worker_id, ctx),
+            // Its cause is forgotten, but that the process is gone is certain.
             Life::Over => {
                 let cause = DeathCause::new(
                     DeathKind::Unknown,

@@ -540,6 +540,7 @@ impl Actors {
         let (mut remade, again): (Vec<TaskId>, Vec<TaskId>) =
             tasks.into_iter().partition(|id| place(id).is_some());
         let mut again = VecDeque::from(again);
+        // Those in the queue that run again stand at its front; together with the new ones they are put in one order.
         let waiting = actor.queue.iter().take_while(|id| place(id).is_some()).count();
         remade.extend(actor.queue.drain(..waiting));
         remade.sort_by_key(place);

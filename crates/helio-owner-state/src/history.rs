@@ -196,6 +196,7 @@ pub fn without_large_function(template: &Arc<Template>) -> Arc<Template> {
 fn described(task: TaskId, value: &Value) -> Option<Box<(&'static str, String)>> {
     let raised = |text: String| Some(Box::new(("TASK_EXECUTION_EXCEPTION", text)));
     let Value::Error(bytes) = value else { return raised(String::new()) };
+    // An error that came by an argument is named by what the argument failed with.
     let inner = came_through(bytes).map_or(&bytes[..], |(_, inner)| inner);
     let text = cut(&line(bytes), ERROR_TEXT_MAX).to_owned();
     let Some(error) = SystemError::from_payload(inner) else {

@@ -133,6 +133,8 @@ unsafe fn copy_part(bytes: &[u8], to: Target<'_>, is_large: bool) {
         at += length;
         // SAFETY: the caller's promise; `length` is at most what is left.
         unsafe {
+            // A piece that is new here has just been cleared, and is in the cache: plain stores
+            // cost least there.
             match is_large && !is_new {
                 true => stream(from, target),
                 false => {

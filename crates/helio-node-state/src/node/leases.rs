@@ -65,6 +65,7 @@ impl Node {
         // Resources that are kept free are for others than the requests that wait here.
         let kept = self.kept.resources(self.ctx.now()).cloned();
         short.extend(kept.map(|resources| Need { class: None, resources }));
+        // Only after everybody was served: a lease that is asked back stops work of others.
         for need in short {
             let (free, pool) = (self.ledger.available().clone(), &self.pool);
             self.leases.ask_back(&need, free, |id| pool.is_blocked(id), &mut self.ctx);

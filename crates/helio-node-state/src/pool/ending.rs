@@ -113,6 +113,7 @@ impl Pool {
         let Some(worker) = self.workers.get_mut(&worker_id) else { return false };
         let cause = DeathCause::new(DeathKind::Intended, LESSEE_GONE);
         match worker.conn {
+            // Its end is under way, and the lease ends with that.
             _ if worker.is_killed || worker.exited.is_some() => {}
             // It has ended for its lessee, and stays for those that hold what it owns.
             Some(_) if worker.lingers => return true,
@@ -149,6 +150,7 @@ impl Pool {
         let by = ctx.now() + LAST_WORDS_MS_MAX;
         worker.exit_by = Some(by);
         let reason = worker.cause.get_or_insert(cause).message.clone();
+        // So that no lease or actor gets a worker that is about to end.
         if matches!(worker.usage, Use::Idle { .. }) {
             self.set_usage(worker_id, Use::Ending);
         }

@@ -210,6 +210,7 @@ impl Store {
         if !self.objects.seal(object_id, conn) {
             return Err(Violation("an object is sealed that was not created"));
         }
+        // Before anything may take its memory back: a reader's pin keeps it.
         self.serve_readers(object_id, env);
         // Its generator's reader had left before the item was written: nobody will free it.
         if !self.ended.is_empty()

@@ -122,6 +122,7 @@ impl Leases {
         if class.is_in_turn() {
             return self.next_in_turn(index, env);
         }
+        // The common case: no call has a best node, so the first one goes to any lease.
         if let Some(task) = class.queue.only_anywhere() {
             return Some((None, task, self.with_room(index, None)?));
         }

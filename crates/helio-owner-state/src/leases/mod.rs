@@ -473,6 +473,7 @@ impl Leases {
         let lease = self.leases.get_mut(&request)?;
         lease.sent.retain(|sent| *sent != id);
         let index = lease.class;
+        // A cancelled one is failed by the caller.
         if !is_cancelled && !mutant!("handed-back-call-forgotten") {
             self.enqueue_again(index, id, env);
         }
@@ -518,6 +519,7 @@ impl Leases {
                 due.stalled.push(*request);
             }
         }
+        // The table has no order of its own, and equal histories are to give equal actions (STATE-1).
         due.idle.sort_unstable();
         due.broken.sort_unstable();
         due.stalled.sort_unstable();

@@ -65,6 +65,7 @@ impl Leases {
         let is_full = self.classes.len() >= CLASSES_MAX;
         let index = match is_full.then(|| self.classes.iter().position(is_unused)).flatten() {
             Some(unused) => {
+                // Whatever named the old class must not find the new one.
                 self.by_content.retain(|_, index| *index != unused);
                 self.by_pointer.retain(|_, index| *index != unused);
                 let has_idle = !self.classes[unused].idle.is_empty();
@@ -160,6 +161,7 @@ impl Leases {
         lease.is_fresh = false;
         let is_alone = !self.classes[lease.class].class.exclusive || lease.sent.is_empty();
         assert!(is_alone, "a worker that is to run one call would get a second one");
+        // Behind others it begins later: when the one before it is replied to.
         if lease.sent.is_empty() {
             lease.began = now;
         }

@@ -36,6 +36,7 @@ impl Objects {
             {
                 object.relations.dependents.push(task);
                 missing += 1;
+                // The owner of a borrowed argument tells of its value only when it is asked.
                 self.on_watch(dep, ctx);
             }
         }

@@ -372,6 +372,7 @@ impl Objects {
         if !object.can_go() {
             return Released::Kept;
         }
+        // A remembered call took it: it stays as an object without bytes, if it can be made again.
         if object.remembered > 0 {
             return Released::Remembered;
         }
@@ -382,6 +383,7 @@ impl Objects {
     /// Gives back the bytes of an object that can be made again; returns the references inside them.
     pub(crate) fn give_bytes_back(&mut self, id: ObjectId, ctx: &mut Context) -> Vec<ObjectId> {
         let Some(object) = self.all.get_mut(&id) else { return Vec::new() };
+        // Small values stay: they take no room in a store.
         let Stored::Stores { locations, .. } = &mut object.value else { return Vec::new() };
         let mut locations = std::mem::take(locations);
         let relations = object.relations.present();

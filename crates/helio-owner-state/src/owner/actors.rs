@@ -22,6 +22,7 @@ impl Owner {
             self.objects.expect_handle(handle, id);
         }
         let held: Vec<ObjectId> = creation.args.held().collect();
+        // As long as the actor may be restarted: each restart runs the constructor again.
         for object in &held {
             self.objects.hold(*object);
         }

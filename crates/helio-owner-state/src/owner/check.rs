@@ -42,6 +42,7 @@ impl Owner {
     pub fn check(&self) -> Result<(), String> {
         let mut uses: BTreeMap<ObjectId, u32> = BTreeMap::new();
         let mut count = |id: ObjectId| *uses.entry(id).or_default() += 1;
+        // Everything that causes a use, counted anew.
         self.objects.all_contained().for_each(&mut count);
         self.calls.iter().for_each(|task| task.spec().held().for_each(&mut count));
         self.lineages.values().flat_map(|lineage| lineage.kept()).copied().for_each(&mut count);

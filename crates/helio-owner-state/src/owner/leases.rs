@@ -40,6 +40,7 @@ impl Owner {
         let Some(sending) = self.calls.send(id, State::OnLease(request), &to, now) else { return };
         let (spec, attempt) = (sending.spec, sending.attempt);
         let (args, is_stored) = self.objects.encode_args(&spec.args, self.ctx.me());
+        // The worker's node will copy them, and the copies have to go with the objects.
         if is_stored {
             self.objects.copies_to_come(&spec, &to);
         }
@@ -219,6 +220,7 @@ impl Owner {
 
     pub(super) fn on_leases_tick(&mut self) {
         let due = self.leases.due(self.ctx.now());
+        // A call that takes long holds up those that were sent ahead, while other workers may be idle.
         for request in due.stalled {
             self.leases.take_back(request, &mut self.ctx);
         }
@@ -234,6 +236,7 @@ impl Owner {
         }
         let cause = DeathCause::new(DeathKind::Unknown, "the connection to its process broke");
         for request in due.broken {
+            // Nobody knows whether the worker lives, so its daemon is asked to end it: the calls may run elsewhere.
             self.leases.have_ended(request, &mut self.ctx);
             self.drop_lease(request, None, &cause);
         }
