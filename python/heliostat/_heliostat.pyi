@@ -1174,6 +1174,9 @@ def flush_logs(timeout: float) -> None: ...
 
 # --- plumbing of heliostat.core --------------------------------------------------------------------
 
+def _prepare_copies() -> None:
+    """In the zygote: find out what is the same in all its copies."""
+
 def run_worker() -> int:
     """Serve this worker process until it is told to end; the exit code."""
 

@@ -108,8 +108,8 @@ mod _heliostat {
     #[pymodule_export]
     use crate::worker::{
         _ask_to_leave, _asked_to_leave, _display_name, _end_in_time, _line_is_open, _look_again,
-        _loop_fd, _loop_passes, _loop_sleeps, _loop_woke, _next_call, _note_error, _printing_task,
-        _runs_calls, _serve_pool, RunningCall, exit_actor, run_worker,
+        _loop_fd, _loop_passes, _loop_sleeps, _loop_woke, _next_call, _note_error, _prepare_copies,
+        _printing_task, _runs_calls, _serve_pool, RunningCall, exit_actor, run_worker,
     };
 
     use super::*;

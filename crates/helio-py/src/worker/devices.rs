@@ -47,6 +47,11 @@ fn is_set(name: &str) -> bool {
     variable(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
+/// Looks for the machine's kinds of accelerators. Called in the zygote, it spares each copy the search.
+pub(super) fn find() {
+    kinds();
+}
+
 /// The kinds of accelerators, with the devices that this machine has.
 fn kinds() -> &'static [DeviceKind] {
     static KINDS: OnceLock<Vec<DeviceKind>> = OnceLock::new();

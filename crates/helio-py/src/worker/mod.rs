@@ -39,3 +39,4 @@ pub(crate) use leftovers::{_note_error, _runs_calls};
 pub(crate) use main_loop::run_worker;
 pub(crate) use printing::{_display_name, _line_is_open, _printing_task};
 pub(crate) use threaded::_serve_pool;
+pub(crate) use warm_up::_prepare_copies;

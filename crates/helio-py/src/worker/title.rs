@@ -47,10 +47,19 @@ fn printable(letter: char) -> char {
     if letter.is_control() { ' ' } else { letter }
 }
 
-/// The process's command line in its memory.
-struct Area {
+/// Where the process's command line lies in its memory, which is the same place in the zygote and in its copies.
+#[derive(Clone, Copy)]
+struct Place {
     start: usize,
     length: usize,
+}
+
+/// `None`: the kernel does not say where the command line is.
+static PLACE: OnceLock<Option<Place>> = OnceLock::new();
+
+/// The command line, with the title that stands there.
+struct Area {
+    place: Place,
     /// Number of its bytes that the present title takes; the rest is zero.
     used: usize,
     /// Number of running calls that have shown their titles.
@@ -68,9 +77,15 @@ thread_local! {
     static THREAD: Cell<Option<ThreadName>> = const { Cell::new(None) };
 }
 
+/// Finds the command line. Called in the zygote, it spares each copy the search.
+pub(super) fn find() {
+    PLACE.get_or_init(read_place);
+}
+
 /// The process is a worker, without work so far.
 pub(super) fn begin() {
-    *AREA.lock() = find();
+    let place = *PLACE.get_or_init(read_place);
+    *AREA.lock() = place.map(|place| Area { place, used: place.length, running: 0 });
     rest();
     if let Some(area) = &mut *AREA.lock() {
         area.write(&between_calls().text);
@@ -133,8 +148,8 @@ fn name_thread(name: ThreadName) {
 impl Area {
     fn write(&mut self, title: &str) {
         // The last byte stays NUL: without it the kernel reads on, into the environment.
-        let length = whole_letters(title, self.length - 1);
-        let area = self.start as *mut u8;
+        let length = whole_letters(title, self.place.length - 1);
+        let area = self.place.start as *mut u8;
         // SAFETY: the kernel made the range for the arguments when the program began; it is writable, and
         // nobody reads it any more: Python has copied them.
         unsafe {
@@ -147,7 +162,7 @@ impl Area {
     }
 }
 
-fn find() -> Option<Area> {
+fn read_place() -> Option<Place> {
     /// The index among the fields after the program's name, which is in brackets and may have blanks.
     const ARG_START: usize = 48 - 3;
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
@@ -156,5 +171,5 @@ fn find() -> Option<Area> {
     let start: usize = fields.next()?.parse().ok()?;
     let end: usize = fields.next()?.parse().ok()?;
     let length = end.checked_sub(start)?;
-    (start > 0 && length > 1).then_some(Area { start, length, used: length, running: 0 })
+    (start > 0 && length > 1).then_some(Place { start, length })
 }

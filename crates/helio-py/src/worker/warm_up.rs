@@ -10,12 +10,19 @@ use helio_types::{Devices, TaskId, WorkerId};
 use helio_worker::{Bytes, Call, Payload, Work};
 use pyo3::prelude::*;
 
-use super::{devices, execute};
+use super::{devices, execute, title};
 use crate::gil::{GilSite, detached};
 use crate::session::Session;
 
 /// Time that a new worker waits for its first work before it warms up.
 const WORK_COMES: Duration = Duration::from_micros(50);
+
+/// In the zygote: finds out what is the same in all its copies.
+#[pyfunction]
+pub(crate) fn _prepare_copies() {
+    title::find();
+    devices::find();
+}
 
 /// Waits a moment for work and returns it; if none comes, runs the warm-up call.
 pub(super) fn unless_work_comes(py: Python<'_>, session: &Session) -> PyResult<Option<Work>> {

@@ -250,12 +250,16 @@ def _ignore(_signum: int, _frame: object) -> None:
 
 def _preload() -> None:
     try:
-        from heliostat import cloudpickle  # noqa: F401 - for the forks
+        from heliostat import (
+            _heliostat,
+            cloudpickle,  # noqa: F401 - for the forks
+        )
         from heliostat.core.platform import network_interfaces
         from heliostat.core.worker import loading, main_loop, warm_up  # noqa: F401 - `main_loop` is for the forks
 
         network_interfaces.choose_for_workers()
         warm_up.pickled()
+        _heliostat._prepare_copies()
         loading.load(loading.preloaded())
         loading.freeze()
     except Exception:
