@@ -16,6 +16,10 @@ use crate::nodes::NODE_CPUS;
 /// A second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
+/// How long no view is on its way once all have been sent: control gathers those of many nodes for seconds, and is late
+/// while it works.
+const VIEWS_COME_WITHIN: u64 = 15 * SECOND;
+
 /// See [`Outcome::on_few_nodes`].
 pub const FEW_NODES: usize = 10;
 
@@ -139,7 +143,7 @@ fn joined(size: Size, costs: &Costs, measures: bool) -> Cluster {
     let mut told = None;
     while told != Some(cluster.n_views()) {
         told = Some(cluster.n_views());
-        cluster.pass(2 * SECOND);
+        cluster.pass(VIEWS_COME_WITHIN);
     }
     cluster
 }
