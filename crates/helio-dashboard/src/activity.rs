@@ -97,6 +97,7 @@ fn push_word(plain: &mut String, word: &str) {
     let digits = word.strip_prefix("0x").unwrap_or(word);
     let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let has_digit = digits.bytes().any(|byte| byte.is_ascii_digit());
+    // Words such as `added` are hexadecimal, too: only those with a digit can be ids.
     if is_hex && has_digit && (digits.len() >= ID_MIN || digits.len() < word.len()) {
         plain.push('#');
         return;

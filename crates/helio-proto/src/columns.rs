@@ -47,6 +47,7 @@ impl Written {
             NUMBER => {
                 let value = decode_varint(from)?;
                 let more = value.wrapping_sub(self.before) as i64;
+                // Zigzag, as Protobuf writes signed numbers: a small step back is as short as one forward.
                 encode_varint((more << 1 ^ more >> 63) as u64, &mut self.values);
                 self.before = value;
             }
@@ -213,6 +214,7 @@ pub fn unpack<M: Wire>(mut bytes: &[u8], bytes_max: usize) -> Result<Vec<M>, Dec
             encode_varint(key, &mut message);
             let column = columns.get_mut(&key);
             column.ok_or_else(|| wrong(format!("no column {key}")))?.next(key & 7, &mut message)?;
+            // Over the limit: the rest is not read, and the subtraction below refuses it.
             if message.len() > left {
                 break;
             }

@@ -77,6 +77,7 @@ impl _ServeGate {
         kwargs: &Bound<'py, PyDict>,
     ) -> PyResult<Option<_ServeRun>> {
         let py = slf.py();
+        // Copied out of the borrow: what follows runs Python code, which may come back to the gate.
         let (target, make, variable, is_told) = {
             let gate = slf.borrow();
             if !gate.is_plain || gate.ongoing >= gate.most {
@@ -102,6 +103,7 @@ impl _ServeGate {
         }
         {
             let mut gate = slf.borrow_mut();
+            // Before the call: `over` takes both back, also when the call raises.
             gate.ongoing += 1;
             gate.running += 1;
         }
@@ -231,6 +233,7 @@ impl _ServeRun {
             gate.ended.push((self.route.clone_ref(py), milliseconds, has_failed));
             (gate.is_plain, gate.waiting.clone_ref(py))
         };
+        // After the borrow: the end of a coroutine runs code of the user's.
         drop(coroutine);
         if let Some(error) = error
             && !is_cancelled

@@ -752,6 +752,7 @@ impl NodeHost {
             core.after(RETRY_US_MIN, Next::Reach { node: self.index, wait_us: RETRY_US_MIN });
             self.apply(core, Event::ControlLost);
         } else if let Some(node_id) = self.peers.remove(&link) {
+            // A link that the other daemon made is none that this one asks on.
             if self.made.get(&node_id) == Some(&link) {
                 self.made.remove(&node_id);
             }

@@ -124,6 +124,8 @@ impl Jobs {
             .cloned()
             .collect();
         for job in open {
+            // A watcher of the head before may make the file yet: of two watchers, the first alone runs the command
+            // (`entry`).
             let has_begun = self.shelf.run_file(&job.id).exists();
             let jobs = Arc::clone(self);
             tokio::spawn(async move {
@@ -205,6 +207,7 @@ impl Jobs {
         if !entry.job.status.is_terminal() {
             return Err(NotDeleted::Running);
         }
+        // The disk first: a record that stays there is read again after a restart.
         self.shelf.forget(id).map_err(|error| NotDeleted::NotForgotten(error.to_string()))?;
         table.remove(id);
         self.marked.add(id);
@@ -266,6 +269,7 @@ impl Jobs {
             Ok(Err(why)) => return self.end(id, &End::NoEnvironment(why)),
             Err(error) => return self.end(id, &End::NoEnvironment(error.to_string())),
         };
+        // The stop may have come before there was a process that it could end.
         if self.is_stopping(id) {
             return self.end(id, &End::Stopped);
         }
@@ -350,6 +354,7 @@ impl Jobs {
             });
             return false;
         }
+        // Looked at several times a second: only a new reason is worth a write to disk.
         let known = self.get(id).map(|job| job.message().to_owned());
         if let Some(why) = told["why"].as_str()
             && known.is_some_and(|known| known != why)
@@ -402,6 +407,7 @@ impl Jobs {
 pub fn end_jobs_of(session_dir: &Path) {
     for path in Shelf::of(session_dir).run_files() {
         let written = shelf::read_json(&path).unwrap_or_default();
+        // The number may be another process's by now.
         let is_there = |pid, began| process::began(pid) == Some(began);
         if let Some((entry, began)) = pair(&written["entry"])
             && is_there(entry, began)

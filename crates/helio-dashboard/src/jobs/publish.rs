@@ -40,6 +40,7 @@ impl Jobs {
             let mut failed = None;
             for id in ids {
                 if let Err(why) = self.write(&asker, &id, &address).await {
+                    // Its new mark is a later one: those who wait in `published` wait for one try only.
                     self.marked.add(&id);
                     failed = Some(why);
                 }
@@ -86,6 +87,7 @@ impl Jobs {
         let (namespace, key) = (SUBMISSIONS_NAMESPACE.to_owned(), id.as_bytes().to_vec());
         let request = match self.get(id) {
             Some(job) => {
+                // The log before the record: a head that takes over looks for the log of what is listed as ended.
                 if job.status.is_terminal() {
                     let (shelf, ended) = (self.shelf.clone(), id.to_owned());
                     // `copy_log` logs its failures itself.

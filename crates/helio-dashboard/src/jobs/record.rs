@@ -121,6 +121,7 @@ impl Job {
 
     /// The job has ended; `log_end` are the last lines of its log.
     pub(crate) fn ended(&mut self, end: &End, log_end: &str, now_ms: u64) {
+        // A job that was over before its head was gone keeps its own end (`from_details`).
         if self.status.is_terminal() {
             return;
         }

@@ -75,6 +75,8 @@ impl Pool {
             return false;
         }
         state.queue.push_back(call);
+        // A thread that was woken is idle, and its call queued, until it runs: each stands for the
+        // other.
         let start = state.idle < state.queue.len() && state.threads < self.max;
         state.threads += usize::from(start);
         self.wake_one(&mut state);
@@ -103,6 +105,7 @@ impl Pool {
                 return None;
             }
             state.idle += 1;
+            // A title that rests changes no more before the next call: no reason to wake up for it.
             let was_woken = if is_resting {
                 self.came.wait(&mut state);
                 true
