@@ -52,6 +52,7 @@ pub(crate) fn target(flags: &Store, token: &str) -> Result<Option<Target>, Strin
     let is_redis = target.kind == Kind::Redis;
     let or = |flag: &Option<String>, setting, usual: String| {
         let given = flag.clone().or_else(|| text(setting));
+        // These flags and variables are of Redis: for etcd the address alone counts.
         given.filter(|_| is_redis).unwrap_or(usual)
     };
     let encryption = match &target.encryption {

@@ -33,6 +33,7 @@ pub(crate) fn run(args: &Stop) -> Result<(), String> {
     let temp_dir = folder::temp_dir(None);
     let (alive, dead): (Vec<Found>, Vec<Found>) =
         session::find(&temp_dir).into_iter().partition(Found::is_alive);
+    // Before the folders are cleaned, for these tell which processes are left.
     let n_left: usize = dead.iter().map(|found| leftovers::end(&found.dir)).sum();
     for found in &dead {
         found.clean();

@@ -74,6 +74,7 @@ impl Specs {
     /// Splits a spec into what the actor shares with others and what is its own.
     pub(crate) fn split(&mut self, mut spec: ActorSpec) -> (Arc<ActorSpec>, OwnSpec) {
         let id = spec.actor_id;
+        // Without the id the handles of actors made alike are equal, and can be kept once.
         let id_at = spec.handle.windows(ActorId::LEN).position(|part| part == id.0);
         if let Some(at) = id_at {
             spec.handle[at..at + ActorId::LEN].fill(0);

@@ -229,6 +229,7 @@ fn raise_descriptor_limit() -> usize {
 
 async fn accept(shared: Rc<Shared>, door: Rc<Door>, listener: TcpListener, room: Arc<Semaphore>) {
     loop {
+        // Room first: a connection that is not accepted yet waits in the kernel, and costs nothing here.
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, peer)) => {

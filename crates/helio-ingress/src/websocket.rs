@@ -130,6 +130,7 @@ fn answer(
     if let Ok((_, _, headers, _)) = read_head(head) {
         *map = header_map(headers);
     }
+    // After the replica's own headers, which cannot change what the protocol needs.
     map.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     map.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     if let Ok(accept) = HeaderValue::from_str(&derive_accept_key(key.as_bytes())) {

@@ -88,6 +88,7 @@ impl Inspections {
                 within => ctx.now().saturating_sub(within.into()),
             }),
         };
+        // Answered at once, as if one had stayed silent: whoever reads it sees that something is missing.
         if self.open.len() >= INSPECTIONS_MAX {
             inspection.silent = 1;
             return self.end(inspection, ctx);

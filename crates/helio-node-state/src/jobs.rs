@@ -31,6 +31,7 @@ impl Jobs {
 
     pub(crate) fn finish(&mut self, job_id: JobId) {
         self.drivers.remove(&job_id);
+        // Remembered: lines of its last workers, and workers that were begun for it, still come.
         if self.finished.insert(job_id) {
             self.finished_order.push_back(job_id);
         }

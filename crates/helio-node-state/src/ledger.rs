@@ -146,6 +146,7 @@ impl Ledger {
             slot.kind == kind && place.bundle.is_none_or(|bundle| bundle == slot.bundle)
         });
         if amount < UNIT {
+            // The fullest that has room still: the others stay whole, for those who need whole ones.
             let slot = inside.filter(|slot| slot.free >= amount).min_by_key(|slot| slot.free)?;
             return Some(vec![slot.lend(amount, place)]);
         }
@@ -214,6 +215,7 @@ impl Ledger {
         self.total.add(&lends);
         self.available.add(&lends);
         for (kind, indices) in &assigned.devices {
+            // A bundle may have a part of a device, and lends no more than that.
             let size = assigned.resources.get(kind).0.min(UNIT);
             let slot = |device: &u32| Slot {
                 bundle,

@@ -272,6 +272,7 @@ impl Server {
             let (file, at) = self.arena.file_to_read(offset, size).map_err(io::Error::other)?;
             writer.send_file(file, at, size).await?;
         }
+        // The object is pinned until this is answered: so the reader knows that no other's bytes came.
         let BytesTaken {} = reader.next().await?.ok_or(Error::Truncated)?;
         let _ = writer.send(&BytesStood {});
         Ok(())

@@ -333,6 +333,7 @@ impl Daemon {
 
     /// On a machine that may be taken away the node has a while to drain, unless it is told a second time.
     fn terminate(&mut self) {
+        // Taken: a second signal finds none, and ends the node at once.
         let grace_ms = std::mem::take(&mut self.preemption_grace_ms);
         if grace_ms == 0 || !self.is_accepted {
             let reason = "it was told to end (SIGTERM)".to_owned();

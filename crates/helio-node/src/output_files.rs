@@ -53,6 +53,7 @@ impl Shelf {
         let bytes = found.iter().map(|(_, _, size)| size).sum();
         let done = found.into_iter().map(|(_, path, size)| (path, size)).collect();
         let mut shelf = Self { bounds, bytes, done };
+        // The bounds may be lower than those under which the files were written.
         shelf.make_room(0);
         shelf
     }

@@ -147,6 +147,7 @@ impl Zygote {
 
     fn spawn(&self) -> io::Result<Running> {
         let flags = SocketFlags::CLOEXEC;
+        // Packets, for each answer is read whole or not at all.
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         rustix::io::ioctl_fionbio(&ours, true)?;
@@ -177,6 +178,7 @@ impl Zygote {
             "cwd": spawn.cwd,
         });
         let request = Request { json: json.to_string().into_bytes(), streams: Some(streams) };
+        // One that was begun just now and is gone would most likely go again.
         if self.running.is_err() && self.has_lived() {
             self.restart();
         }
@@ -192,6 +194,7 @@ impl Zygote {
             }
             Err(why) => {
                 let answer = Answer::Failed { worker_id: spawn.worker_id, why };
+                // Told like an answer of the zygote's: the core is in the middle of another event.
                 let (kind, inputs) = (self.kind, self.inputs.clone());
                 tokio::spawn(async move { inputs.send(Input::Zygote(kind, answer)).await });
             }

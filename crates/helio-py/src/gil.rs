@@ -89,6 +89,7 @@ where
             if raised.is_some() {
                 return true;
             }
+            // Python runs handlers of signals in its main thread alone.
             if is_main_thread() {
                 raised = attached(GilSite::Signals, |py| py.check_signals().err());
             }

@@ -353,6 +353,7 @@ pub fn jobs(infos: &[JobInfo], drivers: &[Vec<u8>], submissions: &[KvPair]) -> V
     let mut taken = BTreeSet::new();
     for pair in submissions {
         let Ok(Value::Object(mut kept)) = serde_json::from_slice(&pair.value) else { continue };
+        // The list of environments tells of these.
         kept.retain(|name, _| !name.starts_with("environment_"));
         let id = String::from_utf8_lossy(&pair.key).into_owned();
         if let Some(job) = of_submissions.get(&id) {

@@ -558,6 +558,7 @@ impl Cluster {
     pub fn create_actor(&mut self) {
         self.n_actors += 1;
         let mut unique = [0; 12];
+        // Spread out as real ids are, which are random: ids in their order would be kind to ordered tables.
         unique[..8]
             .copy_from_slice(&self.n_actors.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
         let actor_id = ActorId::new(unique, self.job);

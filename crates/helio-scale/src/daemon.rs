@@ -209,6 +209,7 @@ pub fn run(n_nodes: usize) -> Daemon {
         info.available.set("CPU", Quantity::from_f64((number % 60) as f64));
         shell.tell(vec![info]);
     });
+    // The news before left some of them without room: all have theirs again, for what is measured next.
     shell.tell(watched.into_iter().map(|info| NodeInfo { version: 1 << 40, ..info }).collect());
     shell.sent_on = 0;
     let need = ResourceSet::from_units([("CPU", 1.0)]);

@@ -325,6 +325,7 @@ impl NodeIndex {
         let place = self.place_of_tree(need, labels);
         let (now, first) = (self.now(), self.first_change);
         let kept = &mut self.trees[place].1;
+        // A new tree has seen more than has ever changed: so it is built here, too.
         if kept.seen < first || kept.seen > now || !kept.value.has_room_for(self.nodes.len()) {
             kept.value.rebuild(&self.nodes);
         } else {

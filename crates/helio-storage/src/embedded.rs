@@ -80,6 +80,7 @@ impl Embedded {
     fn try_commit(&mut self, changes: &[Change]) -> Result<(), Error> {
         let opened = self.database()?.begin_write();
         let mut transaction = opened.map_err(|e| self.failed(e))?;
+        // What follows the commit may be an answer: the changes have to outlive the machine by then.
         transaction.set_durability(Durability::Immediate).map_err(|e| self.failed(e))?;
         {
             let mut table = transaction.open_table(ENTRIES).map_err(|e| self.failed(e))?;
@@ -139,6 +140,7 @@ impl Storage for Embedded {
         let transaction = database.begin_read().map_err(|e| self.failed(e))?;
         let table = match transaction.open_table(ENTRIES) {
             Ok(table) => table,
+            // A new file has no table before its first commit.
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
             Err(error) => return Err(self.failed(error)),
         };

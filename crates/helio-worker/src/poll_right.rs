@@ -161,9 +161,11 @@ impl PollRight {
         threads.holder = Holder::Nobody;
         threads.last = Instant::now();
         threads.changes += 1;
+        // It sleeps where the waiters sleep: a single wake-up could miss it.
         if threads.net_parked {
             self.changed.notify_all();
         } else if threads.waiters > 0 {
+            // Without news one of them has to poll on; the others would wake up for nothing.
             if news {
                 self.changed.notify_all();
             } else {

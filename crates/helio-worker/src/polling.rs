@@ -259,6 +259,7 @@ impl Runtime {
         let began = Instant::now();
         let (_, news) = self.poll(limit);
         let is_busy = news && began.elapsed() < REST;
+        // An event loop wanted the poll right meanwhile, and was told to wait for this.
         if self.poll_right.leave_net() {
             self.state.lock().notify_loop();
         }

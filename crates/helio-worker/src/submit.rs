@@ -191,6 +191,7 @@ impl Runtime {
         timeout: Option<Duration>,
         interrupt: Interrupt<'_>,
     ) -> Result<ControlResponse, Error> {
+        // Let go of before the wait: the thread that polls needs the state to take the answer in.
         let request = {
             let mut state = self.settled();
             state.check_open()?;

@@ -115,6 +115,8 @@ impl Control {
             actor.cause = Some(Box::new(cause));
         });
         self.wait_again(actor_id);
+        // Durable before it is told: after a restart the service must not know an older process
+        // than others do.
         self.persist_incarnation(actor_id);
         self.publish_actor(actor_id);
     }
@@ -145,6 +147,7 @@ impl Control {
         }
         self.publish_actor(actor_id);
         if self.groups.remove_creator(actor_id) {
+            // Not here: with its groups end actors, which may have made groups in turn.
             self.follow_ups.group_creators.push_back(actor_id);
         }
         self.actors.bound_dead(actor_id);

@@ -112,6 +112,7 @@ impl Control {
     /// Does what rules have left for others, until nothing is left.
     pub(crate) fn follow_up(&mut self) {
         loop {
+            // Ends come first, for they make room; room is given out once for all of them.
             if let Some(actor_id) = self.follow_ups.group_creators.pop_front() {
                 self.end_groups_of_actor(actor_id);
             } else if let Some(actor_id) = self.follow_ups.restarts.pop_front() {

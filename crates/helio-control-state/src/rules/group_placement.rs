@@ -44,6 +44,8 @@ impl Control {
         let plan: BTreeMap<u32, NodeId> = plan.into_iter().collect();
         let nodes: BTreeSet<NodeId> = plan.values().copied().collect();
         let Some(number) = self.groups.begin_attempt(group_id, plan.clone()) else { return false };
+        // Before a node hears of it: after a restart the service knows which nodes may hold
+        // bundles.
         self.out.persist(durable::attempt(group_id, number, &plan));
         for node_id in nodes {
             self.reserve_bundles(node_id, group_id);

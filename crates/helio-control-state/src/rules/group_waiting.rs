@@ -103,6 +103,7 @@ impl Control {
         let is_recovering = self.is_recovering();
         let Some(group) = self.groups.get_mut(group_id) else { return };
         let askers = group.explain(why, is_hopeless);
+        // While the service recovers, nodes that could hold it may only be late.
         let warns = !is_recovering && group.warn_once();
         let job_id = group.spec().job_id;
         for node_id in askers {

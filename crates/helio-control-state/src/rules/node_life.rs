@@ -185,6 +185,7 @@ impl Control {
 
     /// Handles the end of a node, or its absence after a restart of this service.
     pub(crate) fn node_gone(&mut self, node_id: NodeId, cause: &DeathCause) {
+        // Owners before processes: what ends with its owner is not made again elsewhere first.
         for driver in self.jobs.drivers_on(node_id) {
             self.driver_gone(driver);
         }

@@ -16,6 +16,7 @@ impl Node {
             self.kept.on_used(&bundle.resources);
         }
         let held = self.bundles.hold(order, &mut self.ledger, &mut self.ctx);
+        // Where one node has all bundles of a try, nobody else can refuse: it needs no second step.
         let committed = order.commit && held.is_ok();
         if committed {
             self.bundles.lend(group_id, attempt, &mut self.ledger, &mut self.ctx);

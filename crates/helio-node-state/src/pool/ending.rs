@@ -66,6 +66,7 @@ impl Pool {
             worker.cause = cause;
         }
         worker.is_killed = true;
+        // A worker with a lease or an actor keeps that until its process is gone: what it holds comes back then.
         if matches!(worker.usage, Use::Starting | Use::Idle { .. }) {
             self.set_usage(worker_id, Use::Ending);
         }
@@ -216,6 +217,7 @@ impl Pool {
     ) -> Option<DeathCause> {
         let worker = self.workers.get_mut(&worker_id)?;
         worker.conn = None;
+        // A process's end and its connection's end come in either order: the later one is the worker's.
         if let Some(cause) = worker.exited.take() {
             return Some(cause);
         }

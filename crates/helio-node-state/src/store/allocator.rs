@@ -82,6 +82,7 @@ impl Allocator {
     pub(crate) fn allocate(&mut self, size: u64) -> Option<Extent> {
         let length = Self::footprint(size);
         let align = if length >= ALIGNED_MIN { HUGE } else { LINE };
+        // Huge pages are a gain, not a need: without a free place for them, any place will do.
         let (start, free, offset) = self
             .find(length, align)
             .or_else(|| self.find(length, LINE).filter(|_| align > LINE))?;

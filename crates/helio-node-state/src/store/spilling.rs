@@ -238,6 +238,7 @@ impl Store {
             self.room.on_disk_error(error, env.ctx.now());
         }
         self.objects.settle(object_id);
+        // Those that wait come first; what is spilled ahead is for those who have not asked yet.
         self.give_room(env);
         self.spill_ahead(env);
     }

@@ -224,6 +224,7 @@ impl Owner {
         let Some(sent) = self.actors.on_process_lost(id, cause) else { return };
         let (mut again, mut failed) = (Vec::new(), Vec::new());
         for task in sent {
+            // The process may have laid results into its node's store before it ended.
             self.calls.stray(task);
             let cancelled = self.calls.get(task).is_none_or(|task| task.is_cancelled());
             if !cancelled && !mutant!("method-not-retried") && self.calls.take_retry(task) {

@@ -40,6 +40,7 @@ impl Owner {
 
     /// Lets go of a call's arguments, and of the calls that made them, however long their chain is.
     fn forget(&mut self, lineage: Lineage) {
+        // The loop below is running further up in the stack, and takes this one as well.
         if !self.lineages.begin_forgetting(lineage) {
             return;
         }

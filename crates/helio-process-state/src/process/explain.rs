@@ -25,6 +25,7 @@ use crate::value::Memory;
 const OPEN_MAX: usize = 1_000;
 impl<M: Memory> Process<M> {
     pub(crate) fn explain(&mut self, subject: Subject, hops: u8, asker: Asker) {
+        // This process owns the promise, but the control service alone knows what the group waits for.
         if let Subject::Object(id) = subject
             && let Some(group) = self.promised_group(id)
         {

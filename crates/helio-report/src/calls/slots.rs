@@ -186,6 +186,7 @@ impl Slots {
         }
         let (block, place) = self.place(slot);
         self.blocks[block].leave(&call);
+        // The place stays, so that the numbers of the slots behind it hold.
         self.blocks[block].calls[place].is_gone = true;
         self.len -= 1;
         Some(call)

@@ -216,6 +216,7 @@ impl Calls {
         id[8..].copy_from_slice(&info.actor_id.0);
         let before = self.infos.get(&info.actor_id).map(|old| (TaskId(id), old.restarts));
         let key = (TaskId(id), info.restarts);
+        // An actor has one constructor in the list: that of its present life.
         if let Some(before) = before.filter(|before| *before != key) {
             self.take(&before);
         }

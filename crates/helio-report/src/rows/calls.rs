@@ -97,6 +97,7 @@ pub(crate) fn call(told: &Told<'_>) -> Row {
     let (phase, error_type, error_message) = outcome(told.is_over, task);
     let is_method = !task.actor_id.is_nil();
     let state = standing(phase, told.is_queued, is_method);
+    // A call that was sent and stands in its process's queue has not begun there.
     let started_us = if state == phase { task.started_us } else { 0 };
     let name = call_name(&task.name, told.class.filter(|_| is_method));
     row(json!({

@@ -158,6 +158,7 @@ impl Etcd {
 
     /// Waits for the next line of the watch, and applies the changes that it tells.
     fn hear(&mut self, copy: &mut Copy, within: Duration) -> Outcome<Heard> {
+        // Put back only while it can go on: after an error or its end the next look begins another.
         let mut watch = match self.watch.take() {
             Some(watch) => watch,
             None => match self.watch(copy)? {

@@ -36,6 +36,7 @@ pub(super) fn groups(ops: &[Op]) -> impl Iterator<Item = &[Op]> {
         let (mut count, mut bytes) = (0, 0);
         for op in rest.iter().take(GROUP_OPS_MAX) {
             bytes += op.length();
+            // One that is larger than the bound goes alone.
             if count > 0 && bytes > GROUP_BYTES_MAX {
                 break;
             }

@@ -154,6 +154,7 @@ impl Etcd {
     fn ask(&mut self, path: &str, body: &Value, within: Duration) -> Outcome<Value> {
         let (host, port) = self.place();
         let away = |error: std::io::Error| Failure::Away(format!("{host}:{port}: {error}"));
+        // Taken out, for after an error nobody knows how much of an answer is still to come on it.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
