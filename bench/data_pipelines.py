@@ -8,7 +8,8 @@ figure is the least of all rounds. The first table has seconds by the clock, the
 CPU, of the process and all that it started: these hold on a busy machine, too. Both have
 Heliostat's ratio to Polars (streaming, in one process) and, with ``--ray``, to Ray.
 
-scan: the sums of two of eight columns. filter: rows found by a condition, counted. map: a numpy
+scan: the sums of two of eight columns. filter: rows found by a condition, counted. pick: the
+sums of two columns of the rows that a third one chooses, a half. map: a numpy
 function of batches, written. group: the mean of 10,000 groups. sort, shuffle: written. join: with
 10,000 rows, counted. text: a Python function of a row for a twentieth of the rows. batches: iterated as
 dicts of numpy arrays, 4,096 rows each.
@@ -28,7 +29,7 @@ import time
 import warnings
 
 FILES, GROUPS, BATCH = 20, 10_000, 4096
-ROWS = "scan,filter,map,group,sort,shuffle,join,text,batches"
+ROWS = "scan,filter,pick,map,group,sort,shuffle,join,text,batches"
 
 
 def make(folder, rows):
@@ -94,6 +95,7 @@ def of_ray(folder, rows):
     return {
         "scan": lambda: read("a", "b").sum(["a", "b"]),
         "filter": lambda: read().filter(expr=col("id") < rows // 12).count(),
+        "pick": lambda: read().filter(expr=col("c") < 0.5).sum(["a", "b"]),
         "map": lambda: read("a", "b").map_batches(length, batch_format="numpy").write_parquet(out),
         "group": lambda: read("key", "a").groupby("key").mean("a").count(),
         "sort": lambda: read("a", "id").sort("a").write_parquet(out),
@@ -133,6 +135,7 @@ def of_polars(folder, rows):
     return {
         "scan": lambda: one(read("a", "b").select(pl.sum("a"), pl.sum("b"))),
         "filter": lambda: one(read().filter(pl.col("id") < rows // 12).select(pl.len())),
+        "pick": lambda: one(read().filter(pl.col("c") < 0.5).select(pl.sum("a"), pl.sum("b"))),
         "map": lambda: read("a", "b").select(y=length).sink_parquet(out),
         "group": lambda: one(read("key", "a").group_by("key").agg(pl.mean("a"))).height,
         "sort": lambda: read("a", "id").sort("a").sink_parquet(out),

@@ -45,7 +45,7 @@ def test_rows_are_in_the_same_order_with_and_without_polars(monkeypatch: Any) ->
         order = [(n, rng.choice(["ascending", "descending"])) for n in names]
         found = ordering.indices(table, order).tolist()
         with monkeypatch.context() as patch:
-            patch.setattr(ordering, "_polars", lambda: None)
+            patch.setattr(ordering, "polars", lambda: None)
             assert found == ordering.indices(table, order).tolist(), (order, table.to_pydict())
 
 

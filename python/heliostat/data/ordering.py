@@ -30,29 +30,30 @@ def indices(table: pa.Table, order: list[tuple[str, str]]) -> np.ndarray:
     """
     keys = block.decoded_table(table.select([name for name, _ in order]))
     is_large = keys.num_rows >= POLARS_ROWS_MIN and all(map(_is_plain, keys.schema.types))
-    polars = _polars() if is_large else None
-    if polars is None:
+    library = polars() if is_large else None
+    if library is None:
         return pc.sort_indices(keys, sort_keys=order).to_numpy()
     by, descending = [], []
     for name, direction in order:
         if direction == "descending" and pa.types.is_floating(keys.schema.field(name).type):
-            by.append(polars.col(name).is_nan())  # which Polars takes for the greatest number
+            by.append(library.col(name).is_nan())  # which Polars takes for the greatest number
             descending.append(False)
-        by.append(polars.col(name))
+        by.append(library.col(name))
         descending.append(direction == "descending")
     # Other tasks have the other CPUs.
     options = {"descending": descending, "nulls_last": True, "multithreaded": False}
-    places = polars.arg_sort_by(by, maintain_order=True, **options)
-    return polars.from_arrow(keys).select(places).to_series().to_numpy()
+    places = library.arg_sort_by(by, maintain_order=True, **options)
+    return library.from_arrow(keys).select(places).to_series().to_numpy()
 
 
 @functools.cache
-def _polars() -> ModuleType | None:
+def polars() -> ModuleType | None:
+    """Polars, if it is installed."""
     try:
-        import polars
+        import polars as library
     except ImportError:
         return None
-    found: ModuleType = polars
+    found: ModuleType = library
     return found
 
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from heliostat.data import block
 from heliostat.data.expressions.expr import Expr
 from heliostat.data.plan import statistics, task
 from heliostat.data.plan.statistics import Range
+from heliostat.data.sources import parquet_polars
 from heliostat.data.sources.evolution import conformed
 from heliostat.data.sources.formats import Format
 from heliostat.data.sources.parquet_texts import Texts
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
-
 
 ROWS_MAX = 131_072  # of a table, where a row group is large
 GROUP_BYTES_MAX = 32 << 20  # of a row group's columns that are read at once
@@ -166,7 +163,8 @@ class Parquet(Format):
             table = conformed(table, self.merged, self._asked())
         for condition in self.conditions:
             mask = condition.mask(table)
-            table = table.filter(mask)
+            if not pc.all(mask).as_py():
+                table = table.filter(mask)
         return table
 
     def _asked(self) -> set[str]:
@@ -224,33 +222,44 @@ class Parquet(Format):
         elif not self.conditions:
             yield texts.read(group, names, as_dictionaries=self.for_rows).select(names)
         else:
-            yield from self._late(file, texts, group, names)
+            path = piece.path if texts.is_local else ""
+            yield from self._late(path, file, texts, group, names)
 
     def _late(
-        self, file: pa.parquet.ParquetFile, texts: Texts, group: int, names: list[str]
+        self, path: str, file: pa.parquet.ParquetFile, texts: Texts, group: int, names: list[str]
     ) -> Iterator[pa.Table]:
         """A row group: first the columns of the conditions, then the others if some row meets them."""
+        read = self._with_conditions(names)
+        if path and self.merged is None:
+            made = parquet_polars.met(path, file, group, read, self.conditions)
+            if made is not None:
+                table = self._met(made).select(names)
+                if table.num_rows:
+                    yield table
+                return
         there = set(file.schema_arrow.names)  # of what lacks, the condition tells
         asked_of_all = self._asked()
         asked = sorted(asked_of_all & there)
         first = texts.read(group, asked).select(asked)
-        rows: np.ndarray | None = None  # the numbers of those that are left
         table = first if self.merged is None else conformed(first, self.merged, asked_of_all)
+        rows: pa.Array | None = None  # the numbers of those that are left
         for condition in self.conditions:
-            mask = condition.mask(table)
-            table = table.filter(mask)
-            there = np.flatnonzero(np.asarray(mask))
-            rows = there if rows is None else rows[there]
-        if not table.num_rows:
+            mask = condition.mask(table if rows is None else table.take(rows))
+            met = pa.array(np.flatnonzero(np.asarray(mask)))
+            rows = met if rows is None else rows.take(met)
+        if rows is None or not len(rows):
             return
+        if len(rows) == table.num_rows:
+            rows = None
         rest = [n for n in names if n not in asked]
-        if rest:
-            others = texts.read(group, rest).select(rest)
-            if table.num_rows < others.num_rows:
-                others = others.take(pa.array(rows))
-            for name in rest:
-                table = table.append_column(others.schema.field(name), others.column(name))
-        yield table.select(names)
+        others = texts.read(group, rest, rows=rows) if rest else None
+        if others is None:
+            yield table.select(names) if rows is None else table.select(names).take(rows)
+            return
+        for name in (n for n in names if n in asked):
+            column = table.column(name) if rows is None else table.column(name).take(rows)
+            others = others.append_column(table.schema.field(name), column)
+        yield others.select(names)
 
 
 def leaves_of(footer: pa.parquet.FileMetaData, names: list[str]) -> list[int]:

@@ -30,18 +30,34 @@ class Texts:
         }
         self._numbered: dict[tuple[str, ...], pq.ParquetFile] = {}
 
-    def read(self, group: int, names: list[str], *, as_dictionaries: bool = False) -> pa.Table:
-        """A row group's columns; text as dictionaries where the caller takes both."""
+    @property
+    def is_local(self) -> bool:
+        """Whether the file is on this machine."""
+        return self._buffer_size > 0
+
+    def read(
+        self,
+        group: int,
+        names: list[str],
+        *,
+        rows: pa.Array | None = None,
+        as_dictionaries: bool = False,
+    ) -> pa.Table:
+        """A row group's columns, of some rows by their numbers.
+
+        Text comes as dictionaries where the caller takes both.
+        """
+
+        def taken(table: pa.Table) -> pa.Table:
+            return table if rows is None else table.take(rows)
+
         texts = self._repeating(group, names)
-        if not texts:
-            return self._file.read_row_group(group, names, use_threads=False)
-        numbered = self._opened(texts).read_row_group(group, names, use_threads=False)
-        if as_dictionaries:
-            return numbered
-        made = self._decoded(numbered, texts)
-        if made is None:
-            return self._file.read_row_group(group, names, use_threads=False)
-        return made
+        if texts:
+            numbered = taken(self._opened(texts).read_row_group(group, names, use_threads=False))
+            made = numbered if as_dictionaries else self._decoded(numbered, texts)
+            if made is not None:
+                return made
+        return taken(self._file.read_row_group(group, names, use_threads=False))
 
     def _repeating(self, group: int, names: list[str]) -> tuple[str, ...]:
         """The columns of text whose rows are numbers in the file, about all of them."""
