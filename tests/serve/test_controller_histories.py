@@ -21,14 +21,28 @@ if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own controller", allow_module_level=True)
 
 from heliostat.serve.controller.clock import Clock
-from heliostat.serve.controller.deployment_actors import (
+from heliostat.serve.controller.deployment_actors import DeploymentActors
+from heliostat.serve.controller.events import (
+    Action,
+    ActorEnded,
     ActorID,
-    DeploymentActors,
+    ActorStarted,
+    Counted,
+    Delete,
+    Deploy,
+    Died,
+    Publish,
+    Resume,
+    Start,
     StartActor,
+    Started,
+    StartFailed,
+    Stop,
     StopActor,
+    Stopped,
+    Tick,
 )
 from heliostat.serve.controller.machine import Machine, restored, saved
-from heliostat.serve.controller.parts import Publish, Reconfigure, Start, Stop
 from heliostat.serve.options import AutoscalingConfig, DeploymentActorConfig, DeploymentConfig
 from heliostat.serve.schema import ApplicationStatus, ReplicaState
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
@@ -74,7 +88,7 @@ class World:
     wall: float = 1e9
     steady: float = 0.0
     actors: dict[str, Actor] = field(default_factory=dict)
-    to_do: list[Start | Stop | Reconfigure | StartActor | StopActor] = field(default_factory=list)
+    to_do: list[Action] = field(default_factory=list)
     # Actors of deployments that are there, and those whose constructor or end is not heard of.
     shared: dict[tuple[DeploymentID, str, str], ActorID] = field(default_factory=dict)
     begun: list[ActorID] = field(default_factory=list)
@@ -93,14 +107,14 @@ class World:
         self.wall += seconds
         self.steady += seconds
 
-    def do(self, actions: list[Any]) -> None:
+    def do(self, actions: list[Action]) -> None:
         for action in actions:
             if isinstance(action, Start):
                 assert action.replica not in self.started, "a replica's name is used twice"
                 self.started.add(action.replica)
                 self.judge_actors(action)
             if isinstance(action, Stop):
-                serving = {one.id for one in self.machine.running(action.deployment)}
+                serving = {one.id for one in self.machine.view.running(action.deployment)}
                 assert action.replica not in serving, "what is to stop gets requests"
             if not isinstance(action, Publish):
                 self.to_do.append(action)
@@ -118,13 +132,13 @@ class World:
 
     def judge(self) -> None:
         """What the machine says serves is there, or has ended without its knowing."""
-        for key, known in self.machine.deployments.items():
+        for known in self.machine.view.deployments():
             for one in known.of(ReplicaState.RUNNING):
                 actor = self.actors.get(one.id)
                 is_there = actor is not None and actor.is_ready
-                assert one.id in self.dead or is_there, f"{one.id} of {key} is not there"
+                assert one.id in self.dead or is_there, f"{one.id} of {known.id} is not there"
             there = {one.id for one in known.of(ReplicaState.RUNNING, ReplicaState.STARTING)}
-            for one in known.replicas.values():
+            for one in known.replicas:
                 if one.id in there and one.gang is not None:
                     assert set(one.gang.members) <= there, f"{one.id} is of half a gang"
             most = known.target + known.spec.config.surge(known.target)
@@ -141,17 +155,17 @@ class World:
         elif isinstance(action, Stop):
             self.actors.pop(action.replica, None)
             self.dead.pop(action.replica, None)
-            self.do(self.machine.stopped(action.replica, self.now()))
+            self.do(self.machine.apply(Stopped(action.replica), self.now()))
         elif isinstance(action, StartActor):
             self.shared[_named(action.actor)] = action.actor
             self.begun.append(action.actor)
         elif isinstance(action, StopActor):
             self.shared.pop(_named(action.actor), None)
-            self.do(self.machine.actor_ended(action.actor, "", self.now()))
+            self.do(self.machine.apply(ActorEnded(action.actor, ""), self.now()))
 
     def get_actor_ready(self) -> None:
         if self.begun:
-            self.do(self.machine.actor_started(self.begun.pop(0), self.now()))
+            self.do(self.machine.apply(ActorStarted(self.begun.pop(0)), self.now()))
 
     def end_actor(self) -> None:
         """One of them is killed, or its constructor raises."""
@@ -165,7 +179,7 @@ class World:
 
     def hear_of_actor(self) -> None:
         if self.over:
-            self.do(self.machine.actor_ended(self.over.pop(), "it was killed", self.now()))
+            self.do(self.machine.apply(ActorEnded(self.over.pop(), "it was killed"), self.now()))
 
     def get_ready(self) -> None:
         waiting = [name for name, one in self.actors.items() if not one.is_told]
@@ -173,14 +187,14 @@ class World:
             name = self.rng.choice(waiting)
             one = self.actors[name]
             one.is_ready = one.is_told = True
-            self.do(self.machine.started(name, "socket", self.now(), 1))
+            self.do(self.machine.apply(Started(name, "socket", 1), self.now()))
 
     def fail(self) -> None:
         waiting = [name for name, one in self.actors.items() if not one.is_ready]
         if waiting:
             name = self.rng.choice(waiting)
             del self.actors[name]
-            self.do(self.machine.start_failed(name, "its constructor raised", self.now()))
+            self.do(self.machine.apply(StartFailed(name, "its constructor raised"), self.now()))
 
     def die(self) -> None:
         if self.actors:
@@ -191,13 +205,13 @@ class World:
         if self.dead:
             name = self.rng.choice(list(self.dead))
             del self.dead[name]
-            self.do(self.machine.died(name, "it was killed", self.now()))
+            self.do(self.machine.apply(Died(name, "it was killed"), self.now()))
 
     def restart(self) -> None:
         """The controller dies, and with it what it wanted to do; another one reads what it had saved."""
         if not self.state:
             return
-        routes = self.machine.routes()
+        routes = self.machine.view.routes()
         self.to_do.clear()
         self.dead.clear()
         self.begun.clear()
@@ -205,27 +219,31 @@ class World:
         self.restart_clock()
         state = pickle.loads(self.state)
         self.machine = restored(state, self.now())
-        assert self.machine.routes() == routes, "a restart of the controller changes what is served"
+        assert self.machine.view.routes() == routes, (
+            "a restart of the controller changes what is served"
+        )
         self.to_do += state["stopping"]
-        for known in self.machine.deployments.values():
-            for one in known.actors.running():
+        for known in self.machine.view.deployments():
+            for one in known.actors:
                 if _named(one) in self.shared:
                     self.shared[_named(one)] = one
                 else:
                     self.over.append(one)
         for key, name, *_ in state["replicas"]:
-            if key not in self.machine.deployments:
+            if key not in self.machine.view:
                 continue
             if name in self.actors:
                 self.actors[name].is_told = False  # it is asked again
             else:
                 self.dead[name] = ""
-        self.do(self.machine.resume(self.now()))
+        self.do(self.machine.apply(Resume(), self.now()))
 
     def count(self) -> None:
         key = DeploymentID(self.rng.choice(APPS), "d")
         self.do(
-            self.machine.counted(key, "router", self.rng.randrange(12), self.now(), waiting=True)
+            self.machine.apply(
+                Counted(key, "router", self.rng.randrange(12), is_waiting=True), self.now()
+            )
         )
 
     def set_time(self) -> None:
@@ -247,10 +265,10 @@ class World:
             actors=rng.choice(((), (), ("x",), ("x", "y"))),
             **shares,
         )
-        self.do(self.machine.deploy(spec, self.now()))
+        self.do(self.machine.apply(Deploy(spec), self.now()))
 
     def delete(self) -> None:
-        self.do(self.machine.delete(self.rng.choice(APPS), self.now()))
+        self.do(self.machine.apply(Delete(self.rng.choice(APPS)), self.now()))
 
     def settle(self) -> None:
         """Nothing breaks any more, and time passes; nobody sets the clock back by as much as that."""
@@ -269,7 +287,7 @@ class World:
                 self.get_actor_ready()
             while any(not one.is_told for one in self.actors.values()):
                 self.get_ready()
-            self.do(self.machine.tick(self.now()))
+            self.do(self.machine.apply(Tick(), self.now()))
 
 
 def _named(one: ActorID) -> tuple[DeploymentID, str, str]:
@@ -305,7 +323,7 @@ def play(seed: int) -> None:
         if event != world.act or world.to_do:
             event()
         if rng.random() < 0.3:
-            world.do(world.machine.tick(world.now()))
+            world.do(world.machine.apply(Tick(), world.now()))
     if rng.random() < 0.5:
         world.restart()
     wanted = {}
@@ -313,7 +331,7 @@ def play(seed: int) -> None:
         number, gang = rng.randint(1, 4), rng.choice((1, 2, 3))
         wanted[DeploymentID(name, "d")] = number * gang
         spec = app(name, number, "last", None, gang=gang, actors=("x",))
-        world.do(world.machine.deploy(spec, world.now()))
+        world.do(world.machine.apply(Deploy(spec), world.now()))
     if rng.random() < 0.5:  # a constructor fails, and somebody sets the clock
         while world.to_do or world.begun:
             world.act() if world.to_do else world.get_actor_ready()
@@ -322,10 +340,10 @@ def play(seed: int) -> None:
         world.set_time()
     world.settle()
     for key, number in wanted.items():
-        found = world.machine.app_of(key.app_name)
+        found = world.machine.view.app_of(key.app_name)
         assert found is not None
         assert found.status is ApplicationStatus.RUNNING
-        serving = {one.id for one in world.machine.running(key)}
+        serving = {one.id for one in world.machine.view.running(key)}
         there = {name for name, one in world.actors.items() if one.key == key}
         assert serving == there, "a process that no controller knows, or one that is not there"
         codes = {world.actors[one].code for one in serving}
@@ -334,23 +352,23 @@ def play(seed: int) -> None:
         assert [one.version for one in world.shared.values() if one.deployment == key] == [*codes]
         assert next(iter(codes)).startswith("last")
     for name in APPS:
-        world.do(world.machine.delete(name, world.now()))
+        world.do(world.machine.apply(Delete(name), world.now()))
     world.settle()
     assert not world.actors, "what is deleted leaves processes"
     assert not world.shared, "what is deleted leaves actors"
-    assert not world.machine.apps
-    assert not world.machine.deployments
+    assert not world.machine.view.apps
+    assert not [*world.machine.view.deployments()]
 
 
 # ---- the judge: bugs that it has to find ----
 
 
-def _lost_stop(machine: Machine, replica: str, now: float) -> list[Any]:
+def _lost_stop(machine: Machine, event: Stopped, now: float) -> list[Action]:
     """The end of a replica that was told to stop is not taken in."""
     return []
 
 
-def _deaf(machine: Machine, replica: str, why: str, now: float, **_: Any) -> list[Any]:
+def _deaf(machine: Machine, event: Died, now: float) -> list[Action]:
     """The death of a replica is not taken in."""
     return []
 
@@ -407,8 +425,8 @@ def _all_old_at_once(self: Machine, known: Any, now: float) -> list[Any]:
 
 
 BUGS: dict[str, list[tuple[Any, str, Any]]] = {
-    "the end of what was to stop is not heard": [(Machine, "stopped", _lost_stop)],
-    "a death is not heard": [(Machine, "died", _deaf)],
+    "the end of what was to stop is not heard": [(Machine, "_on_stopped", _lost_stop)],
+    "a death is not heard": [(Machine, "_on_died", _deaf)],
     "half a gang goes on": [(Machine, "_end_with", _left_in_gang)],
     "what was to stop is not saved": [(sys.modules[__name__], "saved", _saved_without("stopping"))],
     "replicas are not saved": [(sys.modules[__name__], "saved", _saved_without("replicas"))],

@@ -13,8 +13,21 @@ if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own machine and messages", allow_module_level=True)
 
 from heliostat.serve import building, declaration
+from heliostat.serve.controller.events import (
+    Action,
+    Build,
+    Built,
+    Counted,
+    Declare,
+    Deploy,
+    Resume,
+    Start,
+    Started,
+    Stop,
+    Stopped,
+    Tick,
+)
 from heliostat.serve.controller.machine import Machine, restored, saved
-from heliostat.serve.controller.parts import Start, Stop
 from heliostat.serve.options import AutoscalingConfig, AutoscalingPolicy, DeploymentConfig
 from heliostat.serve.schema import ApplicationStatus, ServeDeploySchema
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
@@ -97,20 +110,29 @@ def declared(**app: Any) -> dict[str, Any]:
     return {"name": "app", "route_prefix": "/", "import_path": "a:b", **app}
 
 
-def settle(machine: Machine, actions: list[Any], now: float) -> set[str]:
+def declare(
+    machine: Machine, configs: list[dict[str, Any]], now: float, capacity: float | None = None
+) -> tuple[list[Action], list[Build]]:
+    """What is to be done at once, and what is to be built."""
+    actions = machine.apply(Declare(configs, capacity), now)
+    builds = [one for one in actions if isinstance(one, Build)]
+    return [one for one in actions if not isinstance(one, Build)], builds
+
+
+def settle(machine: Machine, actions: list[Action], now: float) -> set[str]:
     """Start what is to be started, stop what is to be stopped; the versions that run."""
     todo = list(actions)
     while todo:
         action = todo.pop()
         if isinstance(action, Start):
-            todo += machine.started(action.replica, "socket", now)
+            todo += machine.apply(Started(action.replica, "socket"), now)
         elif isinstance(action, Stop):
-            todo += machine.stopped(action.replica, now)
-    return {one.version for one in machine.running(KEY)}
+            todo += machine.apply(Stopped(action.replica), now)
+    return {one.version for one in machine.view.running(KEY)}
 
 
 def status(machine: Machine) -> ApplicationStatus:
-    found = machine.app_of("app")
+    found = machine.view.app_of("app")
     assert found is not None
     return found.status
 
@@ -118,33 +140,35 @@ def status(machine: Machine) -> ApplicationStatus:
 @pytest.mark.contract("F12.07")
 def test_what_runs_serves_on_until_its_successor_is_built() -> None:
     machine = Machine()
-    actions, [build] = machine.declare([declared()], 0)
+    actions, [build] = declare(machine, [declared()], 0)
     assert actions == []
     assert status(machine) is ApplicationStatus.DEPLOYING
-    assert machine.routes() == ([], {})
-    first = settle(machine, machine.built(build, spec("one"), 0), 0)
+    assert machine.view.routes() == ([], {})
+    first = settle(machine, machine.apply(Built(build, spec("one")), 0), 0)
     assert status(machine) is ApplicationStatus.RUNNING
 
     # Other options of the same code: nothing is built, nothing is started anew.
-    actions, builds = machine.declare([declared(deployments=[{"name": "d", "num_replicas": 3}])], 1)
+    actions, builds = declare(
+        machine, [declared(deployments=[{"name": "d", "num_replicas": 3}])], 1
+    )
     assert builds == []
     assert settle(machine, actions, 1) == first
-    assert len(machine.running(KEY)) == 3
+    assert len(machine.view.running(KEY)) == 3
 
     # Other code that cannot be imported: the old one serves, and the status says why.
-    actions, [build] = machine.declare([declared(args={"x": 1})], 2)
+    actions, [build] = declare(machine, [declared(args={"x": 1})], 2)
     assert actions == []
-    assert len(machine.routes()[1][KEY.key]["replicas"]) == 3
-    assert machine.built(build, "no module", 2) == []
+    assert len(machine.view.routes()[1][KEY.key]["replicas"]) == 3
+    assert machine.apply(Built(build, "no module"), 2) == []
     assert status(machine) is ApplicationStatus.DEPLOY_FAILED
-    assert machine.app_of("app").message == "no module"  # type: ignore[union-attr]
-    assert len(machine.running(KEY)) == 3
+    assert machine.view.app_of("app").message == "no module"  # type: ignore[union-attr]
+    assert len(machine.view.running(KEY)) == 3
 
     # A build that comes too late is not taken.
-    _, [early] = machine.declare([declared(args={"x": 2})], 3)
-    _, [late] = machine.declare([declared(args={"x": 3})], 3)
-    assert machine.built(early, spec("early"), 3) == []
-    second = settle(machine, machine.built(late, spec("late"), 3), 3)
+    _, [early] = declare(machine, [declared(args={"x": 2})], 3)
+    _, [late] = declare(machine, [declared(args={"x": 3})], 3)
+    assert machine.apply(Built(early, spec("early")), 3) == []
+    second = settle(machine, machine.apply(Built(late, spec("late")), 3), 3)
     assert second != first
     assert status(machine) is ApplicationStatus.RUNNING
 
@@ -153,23 +177,23 @@ def test_what_runs_serves_on_until_its_successor_is_built() -> None:
 def test_applications_that_are_not_declared_any_more_go() -> None:
     machine = Machine()
     other = AppSpec("other", "/other", "d", spec().deployments)
-    _, [build] = machine.declare([declared()], 0)
-    settle(machine, machine.built(build, spec(), 0), 0)
-    settle(machine, machine.deploy(other, 0), 0)
-    actions, builds = machine.declare([], 1)
+    _, [build] = declare(machine, [declared()], 0)
+    settle(machine, machine.apply(Built(build, spec()), 0), 0)
+    settle(machine, machine.apply(Deploy(other), 0), 0)
+    actions, builds = declare(machine, [], 1)
     settle(machine, actions, 1)
     assert builds == []
-    assert set(machine.apps) == {"other"}  # a program has deployed it
+    assert set(machine.view.apps) == {"other"}  # a program has deployed it
 
 
 @pytest.mark.contract("F12.02", "F12.07")
 def test_a_later_machine_builds_what_was_being_built() -> None:
     machine = Machine()
-    machine.declare([declared(args={"x": 1})], 0)
+    declare(machine, [declared(args={"x": 1})], 0)
     later = restored(pickle.loads(pickle.dumps(saved(machine))), 1)
-    [build] = later.builds()
+    [build] = later.view.builds()
     assert build.config["args"] == {"x": 1}
-    settle(later, later.built(build, spec(), 1), 1)
+    settle(later, later.apply(Built(build, spec()), 1), 1)
     assert status(later) is ApplicationStatus.RUNNING
 
 
@@ -177,16 +201,16 @@ def test_a_later_machine_builds_what_was_being_built() -> None:
 def test_declared_applications_have_a_share_of_their_replicas() -> None:
     machine = Machine()
     seven = [declared(deployments=[{"name": "d", "num_replicas": 7}])]
-    machine.deploy(AppSpec("other", "/other", "d", spec(num_replicas=4).deployments), 0)
-    _, [build] = machine.declare(seven, 0, 50)
-    settle(machine, machine.built(build, spec(), 0), 0)
-    assert len(machine.running(KEY)) == 4
+    machine.apply(Deploy(AppSpec("other", "/other", "d", spec(num_replicas=4).deployments)), 0)
+    _, [build] = declare(machine, seven, 0, 50)
+    settle(machine, machine.apply(Built(build, spec()), 0), 0)
+    assert len(machine.view.running(KEY)) == 4
     machine = restored(pickle.loads(pickle.dumps(saved(machine))), 1)
     for now, (capacity, number) in enumerate([(7, 1), (0, 0), (100, 7), (64.2, 4), (None, 7)], 2):
-        actions, builds = machine.declare(seven, now, capacity)
+        actions, builds = declare(machine, seven, now, capacity)
         settle(machine, actions, now)
-        assert (builds, len(machine.running(KEY))) == ([], number)
-        assert machine.deployments[DeploymentID("other", "d")].target == 4  # a program's
+        assert (builds, len(machine.view.running(KEY))) == ([], number)
+        assert machine.view.target(DeploymentID("other", "d")) == 4  # a program's
 
 
 @pytest.mark.contract("F12.06", "F12.07", "F12.08")
@@ -205,20 +229,20 @@ def test_the_bounds_of_scaling_are_a_share_too() -> None:
         found = []
         for requests in (0, 1000):
             for at in range(3):
-                machine.counted(KEY, "router", requests, now + at)
-                settle(machine, machine.tick(now + at + 0.5), now + at + 0.5)
-            settle(machine, machine.tick(now + 90), now + 90)
-            found.append(machine.deployments[KEY].target)
+                machine.apply(Counted(KEY, "router", requests), now + at)
+                settle(machine, machine.apply(Tick(), now + at + 0.5), now + at + 0.5)
+            settle(machine, machine.apply(Tick(), now + 90), now + 90)
+            found.append(machine.view.target(KEY))
             now += 100
         return found
 
     machine = Machine()
-    _, [build] = machine.declare(apps, 0, 50)
-    settle(machine, machine.built(build, spec(), 0), 0)
+    _, [build] = declare(machine, apps, 0, 50)
+    settle(machine, machine.apply(Built(build, spec()), 0), 0)
     assert targets(machine, 0) == [5, 10]  # it grows: as many as it begins with
-    settle(machine, machine.declare(apps, 300, 100)[0], 300)
+    settle(machine, declare(machine, apps, 300, 100)[0], 300)
     assert targets(machine, 300) == [10, 20]
-    settle(machine, machine.declare(apps, 600, 50)[0], 600)
+    settle(machine, declare(machine, apps, 600, 50)[0], 600)
     assert targets(machine, 600) == [1, 10]
 
 
@@ -247,35 +271,35 @@ def test_a_policy_decides_for_all_deployments_of_an_application(
     made = spec(autoscaling_config=AutoscalingConfig(**scaling), num_replicas=1)
     other = dataclasses.replace(made.deployments["d"], name="e")
     fixed = DeploymentSpec("f", DeploymentConfig(num_replicas=2), b"", "")
-    made.deployments |= {"e": other, "f": fixed}
+    made.deployments.update({"e": other, "f": fixed})
     # Its code travels by value, and counts here.
     monkeypatch.setattr(AutoscalingPolicy, "get_policy", lambda _: together)
     policy = {"policy_function": "heliostat.serve.autoscaling_policy:default_autoscaling_policy"}
     apps = [declared(autoscaling_policy=policy)]
 
     def targets(machine: Machine) -> list[int]:
-        return [machine.target(DeploymentID("app", name)) for name in "def"]
+        return [machine.view.target(DeploymentID("app", name)) for name in "def"]
 
     machine = Machine()
-    _, [build] = machine.declare(apps, 0)
-    settle(machine, machine.built(build, made, 0), 0)
-    settle(machine, machine.tick(1), 1)
+    _, [build] = declare(machine, apps, 0)
+    settle(machine, machine.apply(Built(build, made), 0), 0)
+    settle(machine, machine.apply(Tick(), 1), 1)
     assert targets(machine) == [1, 1, 2]
     for name, now in (("d", 2), ("e", 3)):
-        machine.counted(DeploymentID("app", name), "router", now - 1, now)
+        machine.apply(Counted(DeploymentID("app", name), "router", now - 1), now)
     before = len(asked)
-    settle(machine, machine.tick(5), 5)
+    settle(machine, machine.apply(Tick(), 5), 5)
     # It is asked once for a moment, and knows what it said of each. Three are too many to speak of `e`.
     assert asked[before:] == [asked[before - 1] + 1]
     assert targets(machine)[::2] == [3, 2]
     # So does the machine that comes after this one; without a policy each goes by its own requests.
     later = restored(pickle.loads(pickle.dumps(saved(machine))), 6)
-    later.resume(6)
-    later.counted(KEY, "router", 5, 6)
-    later.tick(8)
+    later.apply(Resume(), 6)
+    later.apply(Counted(KEY, "router", 5), 6)
+    later.apply(Tick(), 8)
     assert targets(later)[0] == 5
     wrong = [declared(autoscaling_policy={"policy_function": "nowhere:policy"})]
-    later.declare(wrong, 9)
+    declare(later, wrong, 9)
     assert status(later) is ApplicationStatus.DEPLOY_FAILED
 
 

@@ -14,8 +14,24 @@ if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own machine", allow_module_level=True)
 
 from heliostat.serve.controller.details import options_of
+from heliostat.serve.controller.events import (
+    Action,
+    Counted,
+    Delete,
+    Deploy,
+    Died,
+    Publish,
+    Reconfigure,
+    Resume,
+    Scale,
+    Start,
+    Started,
+    StartFailed,
+    Stop,
+    Stopped,
+    Tick,
+)
 from heliostat.serve.controller.machine import Machine, restored, saved
-from heliostat.serve.controller.parts import Publish, Reconfigure, Start, Stop
 from heliostat.serve.controller.scaling import Scaler
 from heliostat.serve.deployment import configured
 from heliostat.serve.options import (
@@ -46,14 +62,14 @@ class World:
         self.running: dict[str, str] = {}  # replica: code
         self.reconfigured: list[str] = []
 
-    def do(self, actions: list[Any]) -> None:
+    def do(self, actions: list[Action]) -> None:
         for action in actions:
             if isinstance(action, Start):
                 assert action.replica not in self.starting
                 self.starting[action.replica] = action
             elif isinstance(action, Stop):
                 # A replica that is to stop gets no request any more.
-                ids = [one.id for one in self.machine.running(action.deployment)]
+                ids = [one.id for one in self.machine.view.running(action.deployment)]
                 assert action.replica not in ids
                 self.starting.pop(action.replica, None)
                 self.running.pop(action.replica, None)
@@ -66,17 +82,17 @@ class World:
     def start_one(self) -> None:
         replica, action = self.starting.popitem()
         self.running[replica] = action.spec.code_version
-        self.do(self.machine.started(replica, "socket", self.now))
+        self.do(self.machine.apply(Started(replica, "socket"), self.now))
 
     def settle(self) -> None:
         while self.starting or self.stopping:
             while self.stopping:
-                self.do(self.machine.stopped(self.stopping.pop(), self.now))
+                self.do(self.machine.apply(Stopped(self.stopping.pop()), self.now))
             if self.starting:
                 self.start_one()
 
     def status(self) -> ApplicationStatus:
-        found = self.machine.app_of("app")
+        found = self.machine.view.app_of("app")
         assert found is not None
         return found.status
 
@@ -84,32 +100,32 @@ class World:
 @pytest.mark.contract("F12.01", "F12.02")
 def test_an_application_comes_and_goes() -> None:
     world = World()
-    world.do(world.machine.deploy(app(3), 0))
+    world.do(world.machine.apply(Deploy(app(3)), 0))
     assert world.status() is ApplicationStatus.DEPLOYING
     world.settle()
     assert world.status() is ApplicationStatus.RUNNING
-    assert len(world.machine.running(KEY)) == 3
-    world.do(world.machine.delete("app", 1))
-    assert world.machine.running(KEY) == []
+    assert len(world.machine.view.running(KEY)) == 3
+    world.do(world.machine.apply(Delete("app"), 1))
+    assert world.machine.view.running(KEY) == []
     assert world.status() is ApplicationStatus.DELETING
     world.settle()
-    assert world.machine.app_of("app") is None
+    assert world.machine.view.app_of("app") is None
 
 
 @pytest.mark.contract("F12.07")
 @pytest.mark.parametrize("number", [1, 2, 10])
 def test_an_update_never_serves_with_fewer(number: int) -> None:
     world = World()
-    world.do(world.machine.deploy(app(number), 0))
+    world.do(world.machine.apply(Deploy(app(number)), 0))
     world.settle()
-    world.do(world.machine.deploy(app(number, "two"), 1))
+    world.do(world.machine.apply(Deploy(app(number, "two")), 1))
     while world.starting or world.stopping:
-        assert len(world.machine.running(KEY)) >= number
+        assert len(world.machine.view.running(KEY)) >= number
         while world.stopping:
-            world.do(world.machine.stopped(world.stopping.pop(), world.now))
+            world.do(world.machine.apply(Stopped(world.stopping.pop()), world.now))
         if world.starting:
             world.start_one()
-    assert world.running.keys() == {one.id for one in world.machine.running(KEY)}
+    assert world.running.keys() == {one.id for one in world.machine.view.running(KEY)}
     assert set(world.running.values()) == {"two"}
     assert len(world.running) == number
     assert world.status() is ApplicationStatus.RUNNING
@@ -132,19 +148,19 @@ def test_an_update_has_so_many_more_or_fewer(
     options: dict[str, Any], least: int, most: int
 ) -> None:
     world = World()
-    world.do(world.machine.deploy(app(10, **options), 0))
+    world.do(world.machine.apply(Deploy(app(10, **options)), 0))
     world.settle()
-    world.do(world.machine.deploy(app(10, "two", **options), 1))
+    world.do(world.machine.apply(Deploy(app(10, "two", **options)), 1))
     served, there = [], []
     while world.starting or world.stopping:
-        served.append(len(world.machine.running(KEY)))
+        served.append(len(world.machine.view.running(KEY)))
         # Without a surge those that end count: new ones wait for what they have.
         ending = world.stopping if least < 10 else ()
         there.append(len(world.starting) + len(world.running) + len(ending))
         world.now += 0.01
-        world.do(world.machine.tick(world.now))
+        world.do(world.machine.apply(Tick(), world.now))
         if world.stopping:
-            world.do(world.machine.stopped(world.stopping.pop(), world.now))
+            world.do(world.machine.apply(Stopped(world.stopping.pop()), world.now))
         elif world.starting:
             world.start_one()
     assert (min(served), set(world.running.values())) == (least, {"two"})
@@ -171,13 +187,13 @@ def test_shares_of_an_update_are_checked(options: dict[str, Any]) -> None:
 @pytest.mark.contract("F12.07")
 def test_where_there_is_no_room_an_old_replica_makes_it() -> None:
     world = World()
-    world.do(world.machine.deploy(app(1), 0))
+    world.do(world.machine.apply(Deploy(app(1)), 0))
     world.settle()
-    world.do(world.machine.deploy(app(1, "two"), 1))
-    assert world.machine.wants_time()
-    world.do(world.machine.tick(2))
+    world.do(world.machine.apply(Deploy(app(1, "two")), 1))
+    assert world.machine.view.wants_time()
+    world.do(world.machine.apply(Tick(), 2))
     assert not world.stopping
-    world.do(world.machine.tick(60))
+    world.do(world.machine.apply(Tick(), 60))
     assert len(world.stopping) == 1
     world.settle()
     assert list(world.running.values()) == ["two"]
@@ -186,15 +202,15 @@ def test_where_there_is_no_room_an_old_replica_makes_it() -> None:
 @pytest.mark.contract("F12.01")
 def test_another_configuration_starts_nothing_anew() -> None:
     world = World()
-    world.do(world.machine.deploy(app(2), 0))
+    world.do(world.machine.apply(Deploy(app(2)), 0))
     world.settle()
     before = set(world.running)
     world.now = 1
-    world.do(world.machine.deploy(app(3, user_config={"a": 1}), 1))
+    world.do(world.machine.apply(Deploy(app(3, user_config={"a": 1})), 1))
     world.settle()
     assert before < set(world.running)
     assert set(world.reconfigured) == before
-    world.do(world.machine.deploy(app(1, user_config={"a": 1}), 2))
+    world.do(world.machine.apply(Deploy(app(1, user_config={"a": 1})), 2))
     world.settle()
     assert len(world.running) == 1
     assert set(world.running) < before  # the youngest went
@@ -204,22 +220,22 @@ def test_another_configuration_starts_nothing_anew() -> None:
 def test_gangs_are_replaced_and_counted_whole() -> None:
     world = World()
     gangs = {"gang_scheduling_config": {"gang_size": 3}}
-    world.do(world.machine.deploy(app(6, **gangs), 0))
+    world.do(world.machine.apply(Deploy(app(6, **gangs)), 0))
     world.settle()
-    world.do(world.machine.deploy(app(6, "two", **gangs), 1))
+    world.do(world.machine.apply(Deploy(app(6, "two", **gangs)), 1))
     while world.starting or world.stopping:
-        assert len(world.machine.running(KEY)) >= 6
+        assert len(world.machine.view.running(KEY)) >= 6
         old = [name for name, code in world.running.items() if code == "one"]
         assert len(old) % 3 == 0
         while world.stopping:
-            world.do(world.machine.stopped(world.stopping.pop(), world.now))
+            world.do(world.machine.apply(Stopped(world.stopping.pop()), world.now))
         if world.starting:
             world.start_one()
     assert list(world.running.values()) == ["two"] * 6
     # Gangs of another size: old ones make room where no whole gang fits.
     for size, number in ((4, 8), (1, 5), (2, 4)):
         options = {"gang_scheduling_config": {"gang_size": size}}
-        world.do(world.machine.deploy(app(number, f"of {size}", **options), world.now))
+        world.do(world.machine.apply(Deploy(app(number, f"of {size}", **options)), world.now))
         world.settle()
         assert list(world.running.values()) == [f"of {size}"] * number
     # A load for three replicas, and bounds that are no whole gangs, make gangs of two.
@@ -232,68 +248,68 @@ def test_gangs_are_replaced_and_counted_whole() -> None:
         look_back_period_s=1,
     )
     options = {"gang_scheduling_config": {"gang_size": 2}, "autoscaling_config": scaling}
-    world.do(world.machine.deploy(app(1, "scaled", **options), 100))
+    world.do(world.machine.apply(Deploy(app(1, "scaled", **options)), 100))
     world.settle()
     for load, number in ((3, 4), (50, 6), (0, 2)):
         world.now += 100
-        world.do(world.machine.counted(KEY, "router", load, world.now, waiting=True))
-        world.do(world.machine.tick(world.now + 50))
+        world.do(world.machine.apply(Counted(KEY, "router", load, is_waiting=True), world.now))
+        world.do(world.machine.apply(Tick(), world.now + 50))
         world.settle()
-        assert len(world.machine.running(KEY)) == world.machine.target(KEY) == number
+        assert len(world.machine.view.running(KEY)) == world.machine.view.target(KEY) == number
 
 
 @pytest.mark.contract("F12.01")
 def test_constructors_that_fail_are_given_up() -> None:
     world = World()
-    world.do(world.machine.deploy(app(2, max_constructor_retry_count=4), 0))
+    world.do(world.machine.apply(Deploy(app(2, max_constructor_retry_count=4)), 0))
     failures = 0
     while world.status() is ApplicationStatus.DEPLOYING:
         world.now += 60
-        world.do(world.machine.tick(world.now))
+        world.do(world.machine.apply(Tick(), world.now))
         replica, _ = world.starting.popitem()
         failures += 1
-        world.do(world.machine.start_failed(replica, "no model", world.now))
+        world.do(world.machine.apply(StartFailed(replica, "no model"), world.now))
     assert failures == 4
     assert world.status() is ApplicationStatus.DEPLOY_FAILED
-    assert "no model" in str(world.machine.failure(KEY))
-    assert not world.machine.wants_time() or not world.machine.tick(world.now + 60)
+    assert "no model" in str(world.machine.view.failure(KEY))
+    assert not world.machine.view.wants_time() or not world.machine.apply(Tick(), world.now + 60)
     # Another deployment of it begins anew.
     world.starting.clear()
-    world.do(world.machine.deploy(app(2, "better"), world.now))
+    world.do(world.machine.apply(Deploy(app(2, "better")), world.now))
     world.settle()
     assert world.status() is ApplicationStatus.RUNNING
 
 
 def test_an_environment_that_cannot_be_built_is_not_tried_again_unless_it_has_been() -> None:
     world = World()
-    world.do(world.machine.deploy(app(2, max_constructor_retry_count=4), 0))
+    world.do(world.machine.apply(Deploy(app(2, max_constructor_retry_count=4)), 0))
     replica, _ = world.starting.popitem()
-    world.do(world.machine.died(replica, "no package", world.now, is_final=True))
+    world.do(world.machine.apply(Died(replica, "no package", is_final=True), world.now))
     assert world.status() is ApplicationStatus.DEPLOY_FAILED
-    assert "no package" in str(world.machine.failure(KEY))
+    assert "no package" in str(world.machine.view.failure(KEY))
     world = World()
-    world.do(world.machine.deploy(app(2), 0))
+    world.do(world.machine.apply(Deploy(app(2)), 0))
     world.settle()
     # On another machine, say, whose network is down.
-    world.do(world.machine.died(next(iter(world.running)), "killed", 1))
+    world.do(world.machine.apply(Died(next(iter(world.running)), "killed"), 1))
     replica, _ = world.starting.popitem()
-    world.do(world.machine.died(replica, "no package", 1, is_final=True))
+    world.do(world.machine.apply(Died(replica, "no package", is_final=True), 1))
     assert world.status() is not ApplicationStatus.DEPLOY_FAILED
     world.now += 60
-    world.do(world.machine.tick(world.now))
+    world.do(world.machine.apply(Tick(), world.now))
     assert len(world.starting) == 1
 
 
 @pytest.mark.contract("F12.01")
 def test_a_replica_that_dies_is_replaced_at_once() -> None:
     world = World()
-    world.do(world.machine.deploy(app(2), 0))
+    world.do(world.machine.apply(Deploy(app(2)), 0))
     world.settle()
     victim = next(iter(world.running))
     del world.running[victim]
-    world.do(world.machine.died(victim, "killed", 1))
+    world.do(world.machine.apply(Died(victim, "killed"), 1))
     assert len(world.starting) == 1
-    assert victim not in [one.id for one in world.machine.running(KEY)]
+    assert victim not in [one.id for one in world.machine.view.running(KEY)]
     world.settle()
     assert world.status() is ApplicationStatus.RUNNING
 
@@ -302,77 +318,77 @@ def test_a_replica_that_dies_is_replaced_at_once() -> None:
 def test_a_number_that_is_set_from_outside_stays_until_the_next_deployment() -> None:
     world = World()
     spec = scaled_from_outside(app(1), True)
-    world.do(world.machine.deploy(spec, 0))
+    world.do(world.machine.apply(Deploy(spec), 0))
     world.settle()
-    world.do(world.machine.scale(KEY, 4, 1))
+    world.do(world.machine.apply(Scale(KEY, 4), 1))
     world.settle()
-    assert len(world.running) == world.machine.target(KEY) == 4
-    assert restored(saved(world.machine), 2).target(KEY) == 4
-    world.do(world.machine.scale(KEY, 0, 2))
+    assert len(world.running) == world.machine.view.target(KEY) == 4
+    assert restored(saved(world.machine), 2).view.target(KEY) == 4
+    world.do(world.machine.apply(Scale(KEY, 0), 2))
     world.settle()
     assert world.running == {}
-    world.do(world.machine.deploy(scaled_from_outside(app(2), False), 3))
+    world.do(world.machine.apply(Deploy(scaled_from_outside(app(2), False)), 3))
     world.settle()
     assert len(world.running) == 2
     with pytest.raises(PermissionError, match="external_scaler_enabled"):
-        world.machine.scale(KEY, 3, 4)
+        world.machine.apply(Scale(KEY, 3), 4)
     with pytest.raises(LookupError):
-        world.machine.scale(DeploymentID("app", "other"), 3, 4)
-    world.do(world.machine.delete("app", 5))
+        world.machine.apply(Scale(DeploymentID("app", "other"), 3), 4)
+    world.do(world.machine.apply(Delete("app"), 5))
     with pytest.raises(LookupError):
-        world.machine.scale(KEY, 3, 5)
-    assert world.machine.target(KEY) == 0
+        world.machine.apply(Scale(KEY, 3), 5)
+    assert world.machine.view.target(KEY) == 0
 
 
 @pytest.mark.contract("F12.02")
 def test_a_later_machine_goes_on() -> None:
     world = World()
-    world.do(world.machine.deploy(app(3), 0))
+    world.do(world.machine.apply(Deploy(app(3)), 0))
     world.start_one()
     world.start_one()
     later = World(restored(saved(world.machine), 5))
     lost, *found = [*world.running, *world.starting]
     for replica in found:
         later.running[replica] = "one"
-        later.do(later.machine.started(replica, "socket", 5))
-    later.do(later.machine.died(lost, "was not found", 5))
+        later.do(later.machine.apply(Started(replica, "socket"), 5))
+    later.do(later.machine.apply(Died(lost, "was not found"), 5))
     later.now = 60
-    later.do(later.machine.tick(later.now))
+    later.do(later.machine.apply(Tick(), later.now))
     later.settle()
     assert later.status() is ApplicationStatus.RUNNING
     assert len(later.running) == 3
     assert set(found) < set(later.running)
 
 
-def succeed(world: World) -> list[Any]:
+def succeed(world: World) -> list[Action]:
     """Another machine takes over, as another controller does; what it says to begin with."""
     state = pickle.loads(pickle.dumps(saved(world.machine)))
     assert {one.replica for one in state["stopping"]} <= world.stopping
     world.machine = restored(state, world.now)
-    return world.machine.resume(world.now)
+    return world.machine.apply(Resume(), world.now)
 
 
 @pytest.mark.contract("F12.02", "F12.04")
 def test_a_later_machine_serves_what_was_served_from_its_first_word_on() -> None:
     world = World()
-    world.do(world.machine.deploy(app(3), 0))
+    world.do(world.machine.apply(Deploy(app(3)), 0))
     world.settle()
-    world.do(world.machine.deploy(app(4), 1))  # a replica that only starts gets no request
-    before = world.machine.routes()
+    world.do(world.machine.apply(Deploy(app(4)), 1))  # a replica that only starts gets no request
+    before = world.machine.view.routes()
     assert before[0] == [{"prefix": "/", "app": "app", "deployment": KEY.key}]
     assert len(before[1][KEY.key]["replicas"]) == 3
-    assert restored(saved(world.machine), 2).routes() == before
+    assert restored(saved(world.machine), 2).view.routes() == before
 
 
 @pytest.mark.contract("F12.07")
 def test_a_later_machine_ends_what_was_being_ended() -> None:
     world = World()
-    world.do(world.machine.deploy(app(3), 0))
+    world.do(world.machine.apply(Deploy(app(3)), 0))
     world.settle()
-    world.do(world.machine.deploy(app(1), 1))
+    world.do(world.machine.apply(Deploy(app(1)), 1))
     stopping = {one.replica for one in saved(world.machine)["stopping"]}
     assert len(stopping) == 2
-    world.do(world.machine.delete("app", 2))
+    world.do(world.machine.apply(Delete("app"), 2))
     stopping = {one.replica for one in saved(world.machine)["stopping"]}
     assert len(stopping) == 3
 
@@ -380,15 +396,15 @@ def test_a_later_machine_ends_what_was_being_ended() -> None:
 @pytest.mark.contract("F12.01", "F12.07")
 def test_a_later_machine_tries_again_and_configures_again() -> None:
     world = World()
-    world.do(world.machine.deploy(app(1), 0))
+    world.do(world.machine.apply(Deploy(app(1)), 0))
     replica, _ = world.starting.popitem()
-    world.do(world.machine.start_failed(replica, "no model yet", 0))
+    world.do(world.machine.apply(StartFailed(replica, "no model yet"), 0))
     assert not world.starting
     world.do(succeed(world))
     assert len(world.starting) == 1
     world.settle()
     # Which configuration a replica has got before the controller died is not known.
-    world.machine.deploy(app(1, user_config={"a": 1}), 1)
+    world.machine.apply(Deploy(app(1, user_config={"a": 1})), 1)
     world.reconfigured.clear()
     world.do(succeed(world))
     assert set(world.reconfigured) == set(world.running)
@@ -531,17 +547,17 @@ def test_a_policy_that_cannot_be_used_is_refused() -> None:
 @pytest.mark.contract("F12.07")
 def test_controllers_that_die_one_after_the_other_leave_no_replica() -> None:
     world = World()
-    world.do(world.machine.deploy(app(2), 0))
+    world.do(world.machine.apply(Deploy(app(2)), 0))
     world.settle()
     going = set(world.running)
-    world.do(world.machine.delete("app", 1))
+    world.do(world.machine.apply(Delete("app"), 1))
     machine = world.machine
     for now in (2, 3):  # each dies before it has stopped them
         machine = restored(pickle.loads(pickle.dumps(saved(machine))), now)
-        machine.resume(now)
+        machine.apply(Resume(), now)
     assert {one.replica for one in saved(machine)["stopping"]} == going
     for replica in going:
-        machine.stopped(replica, 4)
+        machine.apply(Stopped(replica), 4)
     assert saved(machine)["stopping"] == []
 
 
@@ -554,45 +570,45 @@ def test_whatever_happens_it_comes_to_rest(seed: int) -> None:
     # How an update goes, on every second seed as it does by default.
     shares: dict[str, Any] = {"max_surge_percent": 0, "rolling_update_percentage": 0.5}
     shares = shares if seed % 2 else {}
-    world.do(world.machine.deploy(app(2, **shares), 0))
+    world.do(world.machine.apply(Deploy(app(2, **shares)), 0))
     for _ in range(60):
         world.now += rng.random() * 2
         event = rng.randrange(8)
         if event == 0:
             number, version = rng.randint(1, 5), rng.choice(versions)
             spec = app(number, version, user_config=rng.randint(0, 1), **shares)
-            world.do(world.machine.deploy(spec, world.now))
+            world.do(world.machine.apply(Deploy(spec), world.now))
         elif event == 1 and world.starting:
             replica, _ = world.starting.popitem()
-            world.do(world.machine.start_failed(replica, "failed", world.now))
+            world.do(world.machine.apply(StartFailed(replica, "failed"), world.now))
         elif event == 2 and world.running:
             victim = rng.choice(sorted(world.running))
             del world.running[victim]
-            world.do(world.machine.died(victim, "died", world.now))
+            world.do(world.machine.apply(Died(victim, "died"), world.now))
         elif event == 3 and world.stopping:
-            world.do(world.machine.stopped(world.stopping.pop(), world.now))
+            world.do(world.machine.apply(Stopped(world.stopping.pop()), world.now))
         elif event == 4 and rng.random() < 0.3:
-            world.do(world.machine.delete("app", world.now))
+            world.do(world.machine.apply(Delete("app"), world.now))
         elif event == 5 and world.starting:
             world.start_one()
         elif event == 6:
-            before = world.machine.routes()[1]
+            before = world.machine.view.routes()[1]
             actions = succeed(world)
             for key, row in before.items():
                 known = {one["id"] for one in row["replicas"]}
                 stopped = {one.replica for one in actions if isinstance(one, Stop)}
-                assert known - stopped == {one.id for one in world.machine.running(KEY)}, key
+                assert known - stopped == {one.id for one in world.machine.view.running(KEY)}, key
             world.do(actions)
         else:
-            world.do(world.machine.tick(world.now))
-        known = world.machine.deployments.get(KEY)
+            world.do(world.machine.apply(Tick(), world.now))
+        known = world.machine.view.deployment(KEY)
         if known is not None:
             running = known.of(ReplicaState.RUNNING)
             assert {one.id for one in running} == set(world.running)
-    world.do(world.machine.deploy(app(3, "last", **shares), world.now))
+    world.do(world.machine.apply(Deploy(app(3, "last", **shares)), world.now))
     for _ in range(20):
         world.now += 20
-        world.do(world.machine.tick(world.now))
+        world.do(world.machine.apply(Tick(), world.now))
         world.settle()
     assert world.status() is ApplicationStatus.RUNNING
     assert sorted(world.running.values()) == ["last"] * 3

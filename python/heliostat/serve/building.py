@@ -11,7 +11,7 @@ from typing import Any
 import heliostat as ray
 from heliostat import cloudpickle
 from heliostat.serve import deployment, specs
-from heliostat.serve.controller.deployment_actors import ActorID
+from heliostat.serve.controller.events import ActorID
 from heliostat.serve.deployment import Application
 from heliostat.serve.options import DeploymentActorConfig, attribute
 from heliostat.serve.specs import AppSpec, code_version, scaled_from_outside, with_logging
@@ -85,8 +85,7 @@ def overridden(spec: AppSpec, config: dict[str, Any]) -> AppSpec:
         if actor != one.config.ray_actor_options:
             options["ray_actor_options"] = actor
         changed = dataclasses.replace(one, config=deployment.configured(one.config, options))
-        changed.code_version = code_version(changed)
-        deployments[name] = changed
+        deployments[name] = dataclasses.replace(changed, code_version=code_version(changed))
     route = config.get("route_prefix", "/")
     made = dataclasses.replace(spec, route_prefix=route, deployments=deployments)
     made = scaled_from_outside(made, bool(config.get("external_scaler_enabled")))

@@ -260,11 +260,7 @@ def build(app: Application, name: str, route_prefix: str | None) -> AppSpec:
     """
     check_route_prefix(route_prefix)
     parts = graph(app, lambda deployment: DeploymentHandle(deployment, name))
-    for spec, target, args, kwargs in parts:
-        spec.code = _pickled(spec.name, target, args, kwargs)
-        spec.code_version = code_version(spec)
-        spec.is_asgi = hasattr(target, "_serve_asgi_app")
-    specs = [spec for spec, *_ in parts]
+    specs = [_complete(*part) for part in parts]
     ingresses = [spec.name for spec in specs if spec.is_asgi]
     if len(ingresses) > 1:
         raise RayServeException(
@@ -272,6 +268,13 @@ def build(app: Application, name: str, route_prefix: str | None) -> AppSpec:
             "One of them answers its HTTP requests; give the others methods and call those by their handles."
         )
     return AppSpec(name, route_prefix, specs[0].name, {spec.name: spec for spec in specs})
+
+
+def _complete(spec: DeploymentSpec, target: Any, args: Any, kwargs: Any) -> DeploymentSpec:
+    """The specification with its code, and what follows from that."""
+    code, is_asgi = _pickled(spec.name, target, args, kwargs), hasattr(target, "_serve_asgi_app")
+    spec = dataclasses.replace(spec, code=code, is_asgi=is_asgi)
+    return dataclasses.replace(spec, code_version=code_version(spec))
 
 
 def _pickled(name: str, target: Any, args: Any, kwargs: Any) -> bytes:
@@ -313,10 +316,11 @@ def graph(app: Application, handle_of: Callable[[str], DeploymentHandle]) -> lis
             unique, number = f"{bound._name}_{number}", number + 1
         found[id(one)] = one, unique
         parts[unique] = None  # its place in the order
-        spec = DeploymentSpec(unique, bound._config, b"", "")
         within.append([])
-        parts[unique] = spec, bound._target, swap(bound._args), swap(bound._kwargs)
-        spec.outbound = tuple(dict.fromkeys(within.pop()))
+        args, kwargs = swap(bound._args), swap(bound._kwargs)
+        outbound = tuple(dict.fromkeys(within.pop()))
+        spec = DeploymentSpec(unique, bound._config, b"", "", outbound=outbound)
+        parts[unique] = spec, bound._target, args, kwargs
         return handle_of(unique)
 
     def swap(value: Any) -> Any:

@@ -56,7 +56,7 @@ def deployment_actor_name(key: DeploymentID, version: str, name: str) -> str:
     return f"SERVE_DEPLOYMENT_ACTOR::{key.app_name}::{key.name}::{version}::{name}"
 
 
-@dataclass
+@dataclass(frozen=True)
 class DeploymentSpec:
     """A deployment as it is to be."""
 
@@ -68,7 +68,7 @@ class DeploymentSpec:
     outbound: tuple[str, ...] = ()  # the deployments that it was bound to
 
 
-@dataclass
+@dataclass(frozen=True)
 class AppSpec:
     """An application as it is to be."""
 

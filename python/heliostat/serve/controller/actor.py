@@ -17,12 +17,38 @@ from heliostat.serve import building, sockets, specs
 from heliostat.serve.controller import details, reasons, spread
 from heliostat.serve.controller.actor_supervisor import ActorSupervisor
 from heliostat.serve.controller.clock import Clock
-from heliostat.serve.controller.deployment_actors import ActorID, StartActor, StopActor
+from heliostat.serve.controller.events import (
+    Action,
+    ActorEnded,
+    ActorID,
+    ActorStarted,
+    Build,
+    Built,
+    Counted,
+    Declare,
+    Delete,
+    Deploy,
+    Died,
+    Event,
+    Publish,
+    Reconfigure,
+    Recorded,
+    Resume,
+    Scale,
+    Start,
+    StartActor,
+    Started,
+    StartFailed,
+    Stop,
+    StopActor,
+    Stopped,
+    Tick,
+)
 from heliostat.serve.controller.health import EXPECTED_SLEEP_S, Health
 from heliostat.serve.controller.ingress import Ingress
 from heliostat.serve.controller.machine import Machine, restored, saved
 from heliostat.serve.controller.measurements import Measurements
-from heliostat.serve.controller.parts import Action, App, Build, Publish, Reconfigure, Start, Stop
+from heliostat.serve.controller.parts import App
 from heliostat.serve.controller.proxies import Proxies
 from heliostat.serve.controller.ranks import DeploymentRanks, Rank, RankUpdate
 from heliostat.serve.controller.storage import Storage
@@ -84,6 +110,7 @@ class ServeController:
         self._logging = logging
         self._location = location
         self._machine = Machine()
+        self._view = self._machine.view
         self._measured = Measurements()
         self._health = Health()
         self._told = ApplicationReporter()
@@ -127,7 +154,7 @@ class ServeController:
                 self._options,
                 self._grpc,
                 lambda counts: self._on_counts("ingress", counts),
-                self._machine.routes(),
+                self._view.routes(),
                 self._traced,
             )
             self._ingress = ingress
@@ -158,12 +185,12 @@ class ServeController:
         """Have those applications. Raises ``RayServeException`` where two share a prefix."""
         self._check_prefixes({spec.name: spec.route_prefix for spec in apps}, lambda _: True)
         for spec in apps:
-            self._do(self._machine.deploy(spec, self._now()))
+            self._apply(Deploy(spec))
 
     async def scale(self, key: DeploymentID, number: int) -> tuple[int, str]:
         """Have a deployment have so many replicas; the status of HTTP, and a sentence where it cannot."""
         try:
-            self._do(self._machine.scale(key, number, self._now()))
+            self._apply(Scale(key, number))
         except LookupError as error:
             return 404, str(error)
         except PermissionError as error:
@@ -174,7 +201,7 @@ class ServeController:
     def _check_prefixes(self, given: dict[str, str | None], stays: Callable[[App], bool]) -> None:
         prefixes = {
             app.spec.route_prefix: name
-            for name, app in self._machine.apps.items()
+            for name, app in self._view.apps.items()
             if not app.is_going and name not in given and stays(app)
         }
         for name, prefix in given.items():
@@ -195,11 +222,8 @@ class ServeController:
         """
         given = {config["name"]: config.get("route_prefix", "/") for config in configs}
         self._check_prefixes(given, lambda app: app.config is None)
-        actions, builds = self._machine.declare(configs, self._now(), capacity)
-        self._do(actions)
+        self._apply(Declare(configs, capacity))
         self._save_soon()
-        for build in builds:
-            self._go(self._build(build))
 
     async def _build(self, build: Build) -> None:
         config = build.config
@@ -209,26 +233,26 @@ class ServeController:
         made: AppSpec | str
         try:
             made = await task.remote(
-                build.name,
+                build.app,
                 config.get("route_prefix", "/"),
                 config["import_path"],
                 config.get("args") or {},
             )
         except Exception as error:
             made = f"The application cannot be imported from {config['import_path']}:\n{error}"
-        self._do(self._machine.built(build, made, self._now()))
+        self._apply(Built(build, made))
         self._save_soon()
 
     async def wait_for(self, name: str) -> tuple[ApplicationStatus, str]:
         """Once the application runs or has failed: which, and why."""
         while True:
-            found = self._machine.app_of(name)
+            found = self._view.app_of(name)
             if found is None:
                 return ApplicationStatus.NOT_STARTED, "it was deleted meanwhile"
             # What runs takes a new configuration before the caller's next request reaches it.
             keys = [DeploymentID(name, key) for key in found.deployments]
             is_settled = not any(
-                one.id in self._reconfigured for key in keys for one in self._machine.running(key)
+                one.id in self._reconfigured for key in keys for one in self._view.running(key)
             )
             if found.status is ApplicationStatus.DEPLOY_FAILED or (
                 found.status is ApplicationStatus.RUNNING and is_settled
@@ -246,14 +270,14 @@ class ServeController:
     async def delete(self, names: list[str]) -> None:
         """Have them go, and wait for it."""
         for name in names:
-            self._do(self._machine.delete(name, self._now()))
-        while any(name in self._machine.apps for name in names):
+            self._apply(Delete(name))
+        while any(name in self._view.apps for name in names):
             await self._change()
 
     async def shutdown(self) -> None:
         """End all of it but this actor."""
         self._is_over = True
-        await self.delete(list(self._machine.apps))
+        await self.delete(list(self._view.apps))
         await self._tell_page_once()
         if self._proxies is not None:
             await self._proxies.stop()
@@ -271,9 +295,9 @@ class ServeController:
             proxies[self._node] = state
         if self._proxies is not None:
             proxies |= self._proxies.status()
-        rows = {name: self._machine.app_of(name) for name in self._machine.apps}
+        rows = {name: self._view.app_of(name) for name in self._view.apps}
         apps = {name: row for name, row in rows.items() if row is not None}
-        return ServeStatus(proxies, apps, self._machine.capacity)
+        return ServeStatus(proxies, apps, self._view.capacity)
 
     async def get_health_metrics(self) -> dict[str, Any]:
         """How this process fares, as Ray's ``ControllerHealthMetrics`` has it."""
@@ -285,7 +309,7 @@ class ServeController:
         """
         here = serving.session()
         told = details.of(
-            self._machine,
+            self._view,
             {"node_id": self._node, "node_ip": here["host"], **details.own_row()},
             self._location,
             self._options,
@@ -305,7 +329,7 @@ class ServeController:
 
     async def why(self, name: str) -> str | None:
         """Why an application or a deployment is not up; ``None`` where nothing has that name."""
-        found = reasons.of(self._machine, name)
+        found = reasons.of(self._view, name)
         if found is None:
             return None
         lines, starting = found
@@ -329,12 +353,12 @@ class ServeController:
 
     def route_of(self, name: str) -> tuple[str, str | None] | None:
         """The deployment that an application's requests go to, and its prefix."""
-        app = self._machine.apps.get(name)
+        app = self._view.apps.get(name)
         return None if app is None else (app.spec.ingress, app.spec.route_prefix)
 
     def has(self, key: DeploymentID) -> bool:
         """Whether there is such a deployment."""
-        return key in self._machine.deployments
+        return key in self._view
 
     # --- what routers and replicas say
 
@@ -346,19 +370,19 @@ class ServeController:
     def count(self, key: DeploymentID, replica: str, requests: int) -> None:
         """A replica has so many requests."""
         with self._health.report("replica"):
-            self._do(self._machine.counted(key, replica, requests, self._now()))
+            self._apply(Counted(key, replica, requests))
 
     def queue(self, key: DeploymentID, router: str, requests: int) -> None:
         """Take in how many calls wait at a router."""
         source = f"router {router}"
         with self._health.report("handle"):
             self._told.counted(source, key, requests, requests)
-            self._do(self._machine.counted(key, source, requests, self._now(), waiting=True))
+            self._apply(Counted(key, source, requests, is_waiting=True))
 
     def record(self, key: DeploymentID, replica: str, stats: dict[str, float]) -> None:
         """Record the result of a replica's `record_autoscaling_stats`."""
         with self._health.report("replica"):
-            self._machine.recorded(key, replica, stats, self._now())
+            self._machine.apply(Recorded(key, replica, stats), self._now())
 
     def record_routing(
         self, key: DeploymentID, replica: str, models: tuple[str, ...], stats: dict[str, Any]
@@ -375,7 +399,7 @@ class ServeController:
             key = DeploymentID(app, name)
             told[key] = (ongoing, queued)
             self._told.counted(source, key, ongoing, queued)
-            self._do(self._machine.counted(key, source, queued, self._now(), waiting=True))
+            self._apply(Counted(key, source, queued, is_waiting=True))
 
         self._measured.counted(source, told)
 
@@ -390,25 +414,25 @@ class ServeController:
             actors = {name: {"actor_id": one._actor_id.hex()} for name, one in self._actors.items()}
             http = {"host": self._options.host, "port": self._options.port}
             nodes = {one: place.node for one, place in self._where.items()}
-            rows = list(self._told.rows(self._machine, actors, nodes, http))
+            rows = list(self._told.rows(self._view, actors, nodes, http))
             await asyncio.get_running_loop().run_in_executor(None, written, rows)
 
     def _targets(self, key: DeploymentID) -> Targets:
-        known = self._machine.deployments.get(key)
+        known = self._view.deployment(key)
         if known is None or known.is_going:
             return Targets(self._watches.version(key))
         config = known.spec.config
         return Targets(
             self._watches.version(key),
             True,
-            self._machine.failure(key),
+            self._view.failure(key),
             config.max_ongoing_requests,
             config.max_queued_requests,
             config.backpressure(),
             config.autoscaling_config is not None,
             [
                 self._replica_place(one.id, one.address)
-                for one in self._machine.running(key)
+                for one in self._view.running(key)
                 if one.id in self._actors
             ],
             config.own_routing(),
@@ -425,7 +449,9 @@ class ServeController:
 
     # --- what the machine says
 
-    def _do(self, actions: list[Action]) -> None:
+    def _apply(self, event: Event) -> None:
+        """Tell the machine, and do what it asks for. Raises what :meth:`Machine.apply` does."""
+        actions = self._machine.apply(event, self._now())
         began, changed = time.perf_counter(), set()
         for action in actions:
             if isinstance(action, Publish):
@@ -440,33 +466,41 @@ class ServeController:
         if actions:
             self._save_soon()
         for action in actions:
-            if isinstance(action, Start):
-                self._go(self._start(action))
-            elif isinstance(action, Reconfigure):
-                self._reconfigured.append(action.replica)
-                self._go(self._reconfigure(action))
-            elif isinstance(action, Stop):
-                self._go(self._stop(action.replica, action.deployment, action.timeout_s))
-            elif isinstance(action, StartActor):
-                self._supervisor.start(action)
-            elif isinstance(action, StopActor):
-                self._go(self._supervisor.stop(action))
+            self._execute(action)
         # A replica that is gone may be the last that was waited for.
         self._wake()
-        if self._ticking is None and self._machine.wants_time():
+        if self._ticking is None and self._view.wants_time():
             self._ticking = asyncio.get_running_loop().create_task(self._tick())
         took = time.perf_counter() - began
         self._health.acted(took)
         if actions:
-            self._measured.acted(self._machine, took)
+            self._measured.acted(self._view, took)
+
+    def _execute(self, action: Action) -> None:
+        match action:
+            case Start():
+                self._go(self._start(action))
+            case Reconfigure():
+                self._reconfigured.append(action.replica)
+                self._go(self._reconfigure(action))
+            case Stop():
+                self._go(self._stop(action.replica, action.deployment, action.timeout_s))
+            case StartActor():
+                self._supervisor.start(action)
+            case StopActor():
+                self._go(self._supervisor.stop(action))
+            case Build():
+                self._go(self._build(action))
+            case Publish():
+                pass  # before all others
 
     def _rank(self, key: DeploymentID) -> None:
         """Have the replicas of a deployment know their ranks, now that some of them may have come or gone."""
-        known = self._machine.deployments.get(key)
-        there = {} if known is None else known.replicas
+        known = self._view.deployment(key)
+        there = set() if known is None else {one.id for one in known.replicas}
         target = 0 if known is None else known.target
-        running = [one.id for one in self._machine.running(key)]
-        for told in self._ranks.settle(key, set(there), running, target):
+        running = [one.id for one in self._view.running(key)]
+        for told in self._ranks.settle(key, there, running, target):
             actor = self._actors.get(told.replica)
             if actor is not None:
                 self._go(self._tell_rank(actor, told))
@@ -492,9 +526,9 @@ class ServeController:
         task.add_done_callback(self._tasks.discard)
 
     async def _tick(self) -> None:
-        while self._machine.wants_time():
+        while self._view.wants_time():
             await self._health.sleep()
-            self._do(self._machine.tick(self._now()))
+            self._apply(Tick())
         self._ticking = None
 
     async def _start(self, action: Start) -> None:
@@ -506,7 +540,7 @@ class ServeController:
                 return
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
         # It may be deleted while a node was looked for: its replica ends with the next event.
-        app = self._machine.apps.get(key.app_name)
+        app = self._view.apps.get(key.app_name)
         route = (app.spec.route_prefix if app is not None else None) or ""
         try:
             options |= self._place(action)
@@ -526,7 +560,7 @@ class ServeController:
                     route,
                     self._logging,
                     self._options.root_path,
-                    self._machine.target(key),
+                    self._view.target(key),
                     tuple(self._grpc.grpc_servicer_functions),
                     self._traced,
                     None if action.gang is None else action.gang.seen_by(key, action.replica),
@@ -535,9 +569,7 @@ class ServeController:
         except Exception:
             # Its placement group would stay reserved.
             self._unplace(action.replica)
-            self._do(
-                self._machine.start_failed(action.replica, traceback.format_exc(), self._now())
-            )
+            self._apply(StartFailed(action.replica, traceback.format_exc()))
             return
         self._actors[action.replica] = actor
         await self._follow(action.replica, key, spec)
@@ -546,7 +578,7 @@ class ServeController:
         """A node that may have another replica, once there is one; ``None``: it is no longer wanted."""
         key, config = action.deployment, action.spec.config
         while True:
-            there = self._machine.serving(key)
+            there = self._view.serving(key)
             if action.replica not in there:
                 return None
             others = [one for one in there if one != action.replica]
@@ -602,11 +634,11 @@ class ServeController:
         self._save_soon()
 
     def _on_actor_started(self, actor: ActorID) -> None:
-        self._do(self._machine.actor_started(actor, self._now()))
+        self._apply(ActorStarted(actor))
         self._save_soon()
 
     def _on_actor_ended(self, actor: ActorID, why: str) -> None:
-        self._do(self._machine.actor_ended(actor, why, self._now()))
+        self._apply(ActorEnded(actor, why))
 
     async def _follow(self, replica: str, key: DeploymentID, spec: DeploymentSpec) -> None:
         """A replica's life, from its constructor to its end."""
@@ -614,7 +646,7 @@ class ServeController:
         try:
             where = self._where[replica] = await actor.location.remote()
             known = None if where.ranks is None else Rank(*where.ranks)
-            size = self._machine.target(key)
+            size = self._view.target(key)
             rank = self._ranks.take(key, replica, where.node, known, size)
             address = await actor.initialize.remote(self._node, tuple(rank))
             self._metadata[replica] = await actor.metadata.remote()
@@ -625,9 +657,9 @@ class ServeController:
             self._unplace(replica)
             # The node has tried what is worth a second try; others of the job hear the same words.
             is_final = isinstance(error, RuntimeEnvSetupError)
-            self._do(self._machine.died(replica, str(error), self._now(), is_final=is_final))
+            self._apply(Died(replica, str(error), is_final))
             return
-        self._do(self._machine.started(replica, address, self._now(), where.pid))
+        self._apply(Started(replica, address, where.pid))
         # For one that the controller before has started, nothing else has changed.
         self._tell_proxies()
         self._go(self._watch_health(replica, key))
@@ -638,12 +670,12 @@ class ServeController:
         if why:
             self._unplace(replica)
         if why and self._actors.pop(replica, None) is not None:
-            self._do(self._machine.died(replica, why, self._now()))
+            self._apply(Died(replica, why))
 
     async def _watch_health(self, replica: str, key: DeploymentID) -> None:
         missed, why = 0, ""
-        while replica in self._actors and key in self._machine.deployments:
-            config = self._machine.deployments[key].spec.config
+        while replica in self._actors and (known := self._view.deployment(key)) is not None:
+            config = known.spec.config
             await asyncio.sleep(config.health_check_period_s)
             actor = self._actors.get(replica)
             if actor is None:
@@ -663,7 +695,7 @@ class ServeController:
             missed += 1
             if missed >= _MISSED_MAX and self._actors.pop(replica, None) is not None:
                 logger.warning("Replica %s is not healthy and is replaced: %s", replica, why)
-                self._do(self._machine.died(replica, why, self._now()))
+                self._apply(Died(replica, why))
                 ray.kill(actor)
 
     async def _reconfigure(self, action: Reconfigure) -> None:
@@ -676,7 +708,7 @@ class ServeController:
         except Exception as error:
             if actor is not None and self._actors.pop(action.replica, None) is not None:
                 ray.kill(actor)
-                self._do(self._machine.died(action.replica, str(error), self._now()))
+                self._apply(Died(action.replica, str(error)))
         finally:
             self._reconfigured.remove(action.replica)
             self._wake()
@@ -692,7 +724,7 @@ class ServeController:
             with contextlib.suppress(Exception):
                 ray.kill(actor)
         self._unplace(replica)
-        self._do(self._machine.stopped(replica, self._now()))
+        self._apply(Stopped(replica))
         self._rank(key)
 
     async def _drain(self, actor: Any, timeout_s: float) -> None:
@@ -715,18 +747,18 @@ class ServeController:
 
     def _tell_ingress(self) -> None:
         if self._ingress is not None:
-            self._ingress.tell(self._machine.routes())
+            self._ingress.tell(self._view.routes())
         self._tell_proxies()
 
     def _tell_proxies(self) -> None:
         """Servers are where replicas are, and know of all of them."""
-        told = {*self._actors, *self._machine.dead()}
+        told = {*self._actors, *self._view.dead()}
         self._where = {one: place for one, place in self._where.items() if one in told}
         self._chosen = {one: node for one, node in self._chosen.items() if one in self._actors}
         if self._proxies is None:
             return
         running = {
-            one.id for key in self._machine.deployments for one in self._machine.running(key)
+            one.id for known in self._view.deployments() for one in self._view.running(known.id)
         }
         self._routing = {one: told for one, told in self._routing.items() if one in self._actors}
         self._ports = {one: port for one, port in self._ports.items() if one in self._actors}
@@ -746,7 +778,7 @@ class ServeController:
 
     def _routes_elsewhere(self) -> tuple[list[dict[str, str]], dict[str, dict[str, Any]]]:
         """The routes for servers of other nodes, which reach no socket of this one."""
-        routes, deployments = self._machine.routes()
+        routes, deployments = self._view.routes()
         for row in deployments.values():
             row["replicas"] = [
                 {**one, "address": self._ports.get(one["id"], one["address"])}
@@ -768,10 +800,11 @@ class ServeController:
     def _recover(self, state: dict[str, Any]) -> None:
         """This process follows one that has died: its replicas are still there, or they are not."""
         self._machine = restored(state, self._now())
+        self._view = self._machine.view
         self._groups = state["groups"]
         loop = asyncio.get_running_loop()
         for key, replica, *_ in state["replicas"]:
-            known = self._machine.deployments.get(key)
+            known = self._view.deployment(key)
             if known is None:
                 continue
             try:
@@ -789,13 +822,11 @@ class ServeController:
 
     async def _start_again(self) -> None:
         await self.start()
-        for known in self._machine.deployments.values():
-            for actor in known.actors.running():
+        for known in self._view.deployments():
+            for actor in known.actors:
                 self._supervisor.adopt(actor)
-        self._do(self._machine.resume(self._now()))
-        for build in self._machine.builds():
-            self._go(self._build(build))
+        self._apply(Resume())
 
     def _lost(self, replica: str, why: str) -> None:
         self._unplace(replica)
-        self._do(self._machine.died(replica, why, self._now()))
+        self._apply(Died(replica, why))

@@ -11,7 +11,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.exceptions import RayActorError
 from heliostat.serve import building, specs
-from heliostat.serve.controller.deployment_actors import ActorID, StartActor, StopActor
+from heliostat.serve.controller.events import ActorID, StartActor, StopActor
 
 logger = logging.getLogger("ray.serve")
 

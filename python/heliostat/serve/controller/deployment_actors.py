@@ -6,39 +6,11 @@ that version any more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from heliostat.serve.options import DeploymentActorConfig
+from heliostat.serve.controller.events import ActorID, StartActor, StopActor
 from heliostat.serve.schema import ReplicaState
 from heliostat.serve.specs import DeploymentID, DeploymentSpec
 
 STARTING, RUNNING, STOPPING = ReplicaState.STARTING, ReplicaState.RUNNING, ReplicaState.STOPPING
-
-
-@dataclass(frozen=True)
-class ActorID:
-    """One of a deployment's actors; the number tells it from another one of its name."""
-
-    deployment: DeploymentID
-    version: str
-    name: str
-    number: int
-
-
-@dataclass(frozen=True)
-class StartActor:
-    """Start one."""
-
-    actor: ActorID
-    config: DeploymentActorConfig
-    spec: DeploymentSpec
-
-
-@dataclass(frozen=True)
-class StopActor:
-    """End one."""
-
-    actor: ActorID
 
 
 class DeploymentActors:
@@ -47,13 +19,13 @@ class DeploymentActors:
     def __init__(self, key: DeploymentID) -> None:
         self._key = key
         self._count = 0
-        self.states: dict[ActorID, ReplicaState] = {}
+        self._states: dict[ActorID, ReplicaState] = {}
 
     def begin(self, spec: DeploymentSpec) -> list[StartActor]:
         """Return the starts of the actors that are missing. One of the same name that ends makes
         the new one wait.
         """
-        there = {(one.version, one.name) for one in self.states}
+        there = {(one.version, one.name) for one in self._states}
         starts = []
         for config in spec.config.deployment_actors or ():
             if (spec.code_version, config.name) not in there:
@@ -64,7 +36,7 @@ class DeploymentActors:
     def _add(self, version: str, name: str, state: ReplicaState) -> ActorID:
         self._count += 1
         one = ActorID(self._key, version, name, self._count)
-        self.states[one] = state
+        self._states[one] = state
         return one
 
     def are_there(self, spec: DeploymentSpec) -> bool:
@@ -72,7 +44,7 @@ class DeploymentActors:
         if not spec.config.deployment_actors:
             return True
         running = {
-            (one.version, one.name) for one, state in self.states.items() if state is RUNNING
+            (one.version, one.name) for one, state in self._states.items() if state is RUNNING
         }
         return all(
             (spec.code_version, config.name) in running for config in spec.config.deployment_actors
@@ -82,27 +54,27 @@ class DeploymentActors:
         """Return the stops of the actors of other versions than these."""
         stops = [
             one
-            for one, state in self.states.items()
+            for one, state in self._states.items()
             if one.version not in versions and state is not STOPPING
         ]
         for one in stops:
-            self.states[one] = STOPPING
+            self._states[one] = STOPPING
         return [StopActor(one) for one in stops]
 
     def started(self, one: ActorID) -> bool:
         """Note that the actor runs; return whether that is news."""
-        is_news = self.states.get(one) is STARTING
+        is_news = self._states.get(one) is STARTING
         if is_news:
-            self.states[one] = RUNNING
+            self._states[one] = RUNNING
         return is_news
 
     def ended(self, one: ActorID) -> ReplicaState | None:
         """Note that the actor is gone; return its state before."""
-        return self.states.pop(one, None)
+        return self._states.pop(one, None)
 
     def saved(self) -> list[tuple[str, str, ReplicaState]]:
         """Return the state for a later machine."""
-        return [(one.version, one.name, state) for one, state in self.states.items()]
+        return [(one.version, one.name, state) for one, state in self._states.items()]
 
     def restore(self, version: str, name: str, state: ReplicaState, *, is_wanted: bool) -> None:
         """One that was there before this machine.
@@ -112,6 +84,10 @@ class DeploymentActors:
         if state is RUNNING or not is_wanted:
             self._add(version, name, RUNNING)
 
+    def are_gone(self) -> bool:
+        """Whether there is none, not even one that ends."""
+        return not self._states
+
     def running(self) -> list[ActorID]:
         """Return the actors that run."""
-        return [one for one, state in self.states.items() if state is RUNNING]
+        return [one for one, state in self._states.items() if state is RUNNING]

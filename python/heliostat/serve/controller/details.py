@@ -13,8 +13,8 @@ from typing import Any
 import heliostat as ray
 from heliostat.serve import specs
 from heliostat.serve.controller import health
-from heliostat.serve.controller.machine import Machine
-from heliostat.serve.controller.parts import App, Deployment, Replica
+from heliostat.serve.controller.parts import App, Replica
+from heliostat.serve.controller.view import DeploymentView, View
 from heliostat.serve.options import (
     DeploymentConfig,
     HTTPOptions,
@@ -60,7 +60,7 @@ def empty() -> dict[str, Any]:
 
 
 def of(
-    machine: Machine,
+    view: View,
     controller: dict[str, Any],
     location: ProxyLocation,
     options: HTTPOptions,
@@ -99,10 +99,8 @@ def of(
     }
     told["target_groups"] = _target_groups(told["proxies"], options, grpc)
     told["controller_health_metrics"] = fares
-    told["target_capacity"] = machine.capacity
-    told["applications"] = {
-        name: app_of(machine, app, actors) for name, app in machine.apps.items()
-    }
+    told["target_capacity"] = view.capacity
+    told["applications"] = {name: app_of(view, app, actors) for name, app in view.apps.items()}
     return told
 
 
@@ -156,13 +154,13 @@ def own_row() -> dict[str, str | None]:
     return {"actor_id": here.get_actor_id(), "worker_id": worker, "log_file_path": log}
 
 
-def app_of(machine: Machine, app: App, actors: dict[str, Any]) -> dict[str, Any]:
+def app_of(view: View, app: App, actors: dict[str, Any]) -> dict[str, Any]:
     """An application with its deployments and replicas."""
     name = app.spec.name
-    row = machine.app_of(name)
+    row = view.app_of(name)
     assert row is not None
     # The row says how users see them, the machine what there is: each has names that the other lacks.
-    known = {key.name: one for key, one in machine.deployments.items() if key.app_name == name}
+    known = {one.id.name: one for one in view.deployments(name)}
     return {
         "name": name,
         "route_prefix": app.spec.route_prefix,
@@ -207,7 +205,7 @@ def _topology(app: App) -> dict[str, Any] | None:
     }
 
 
-def _deployment(known: Deployment, actors: dict[str, Any]) -> dict[str, Any]:
+def _deployment(known: DeploymentView, actors: dict[str, Any]) -> dict[str, Any]:
     options = known.spec.config.ray_actor_options
     resources = {"CPU": options.get("num_cpus", 1), **(options.get("resources") or {})}
     if options.get("num_gpus"):
@@ -216,7 +214,7 @@ def _deployment(known: Deployment, actors: dict[str, Any]) -> dict[str, Any]:
         "deployment_config": _with_defaults(known.spec),
         "target_num_replicas": known.target,
         "required_resources": resources,
-        "replicas": [_replica(one, actors) for one in known.replicas.values()],
+        "replicas": [_replica(one, actors) for one in known.replicas],
         "recent_dead_replicas": [
             {**_replica(one, actors), "state": ReplicaState.STOPPING.value} for one in known.dead
         ],

@@ -19,54 +19,66 @@ to the replicas that run, whatever their version.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from heliostat.serve import building
 from heliostat.serve.controller import gangs
-from heliostat.serve.controller.deployment_actors import ActorID, StopActor
+from heliostat.serve.controller.capacity import Capacity
+from heliostat.serve.controller.events import (
+    Action,
+    ActorEnded,
+    ActorID,
+    ActorStarted,
+    Build,
+    Built,
+    Counted,
+    Declare,
+    Delete,
+    Deploy,
+    Died,
+    Event,
+    Publish,
+    Reconfigure,
+    Recorded,
+    Resume,
+    Scale,
+    Start,
+    Started,
+    StartFailed,
+    Stop,
+    StopActor,
+    Stopped,
+    Tick,
+)
 from heliostat.serve.controller.gangs import Gang
 from heliostat.serve.controller.parts import (
     RUNNING,
     STARTING,
     STOPPING,
-    Action,
     App,
-    Build,
     Deployment,
-    Publish,
-    Reconfigure,
     Replica,
-    Start,
-    Stop,
 )
-from heliostat.serve.controller.scaling import AppPolicy, Policy, Scaler, at_capacity
+from heliostat.serve.controller.scaling import AppPolicy, Policy, Scaler
+from heliostat.serve.controller.view import View
 from heliostat.serve.options import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy, of
-from heliostat.serve.schema import (
-    ApplicationStatus,
-    ApplicationStatusOverview,
-    DeploymentStatus,
-    DeploymentStatusOverview,
-    ReplicaState,
-)
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec, renewed
 
 # Seconds that a new replica may look for room before an old one is stopped for it.
 ROOM_S = 5.0
 # Seconds before a failed start is repeated: the first, and the most.
 RETRY_S, RETRY_S_MAX = 0.1, 10.0
-# Requests that a replica has of an ingress where it only asks the user's router for them.
-_ROUTED_MAX = 1 << 20
 
 
 class Machine:
-    """All applications."""
+    """All applications. Whoever reads asks :attr:`view`; only :meth:`apply` changes anything."""
 
-    def __init__(self) -> None:
-        self.apps: dict[str, App] = {}
-        self.deployments: dict[DeploymentID, Deployment] = {}
-        # Percent of their replicas that declared applications have, and whether that has grown last.
-        self.capacity: float | None = None
-        self._is_growing = False
+    def __init__(self, capacity: Capacity | None = None) -> None:
+        self._apps: dict[str, App] = {}
+        self._deployments: dict[DeploymentID, Deployment] = {}
+        self._capacity = capacity or Capacity()
+        self.view = View(self._apps, self._deployments, self._capacity)
         self._where: dict[str, DeploymentID] = {}
         # Of applications, each made of what the application has.
         self._policies: dict[str, tuple[AutoscalingPolicy, AppPolicy]] = {}
@@ -76,58 +88,91 @@ class Machine:
         self._left: set[ActorID] = set()
         self._count = 0
 
-    # --- events: each returns what is to be done
+    def apply(self, event: Event, now: float) -> list[Action]:
+        """Take in an event; return what is to be done.
 
-    def deploy(self, spec: AppSpec, now: float) -> list[Action]:
-        """An application is to be as the specification says.
+        ``now``: seconds of a clock that is never set. What a `Scale` raises leaves everything as it is.
 
-        Where it is so already, it is to begin anew: who deploys what runs wants other replicas.
+        Raises:
+            LookupError: There is no deployment that the `Scale` names.
+            PermissionError: The application of the `Scale` is not scaled from outside.
         """
-        before = self.apps.get(spec.name)
+        match event:
+            case Counted():
+                return self._on_counted(event, now)
+            case Tick():
+                return self._on_tick(now)
+            case Recorded():
+                return self._on_recorded(event, now)
+            case Started():
+                return self._on_started(event, now)
+            case StartFailed():
+                return self._on_start_failed(event, now)
+            case Died():
+                return self._on_died(event, now)
+            case Stopped():
+                return self._on_stopped(event, now)
+            case ActorStarted():
+                return self._on_actor_started(event, now)
+            case ActorEnded():
+                return self._on_actor_ended(event, now)
+            case Deploy():
+                return self._on_deploy(event, now)
+            case Declare():
+                return self._on_declare(event, now)
+            case Built():
+                return self._on_built(event, now)
+            case Scale():
+                return self._on_scale(event, now)
+            case Delete():
+                return self._delete(event.app, now)
+            case Resume():
+                return self._on_resume(now)
+
+    # --- what users ask
+
+    def _on_deploy(self, event: Deploy, now: float) -> list[Action]:
+        spec, before = event.spec, self._apps.get(event.spec.name)
         is_same = before is not None and not before.is_going and before.given == spec
-        app = self.apps[spec.name] = App(
-            renewed(spec, self._count) if is_same else spec, now, given=spec
-        )
+        app = App(renewed(spec, self._count) if is_same else spec, now, given=spec)
+        self._apps[spec.name] = app
         return self._place(app.spec, now)
 
     def _place(self, spec: AppSpec, now: float) -> list[Action]:
         actions: list[Action] = []
         for one in spec.deployments.values():
             key = DeploymentID(spec.name, one.name)
-            known = self.deployments.get(key)
+            known = self._deployments.get(key)
             if known is None or known.is_going:
                 replicas = known.replicas if known is not None else {}
                 actors = None if known is None else known.actors
-                number = at_capacity(one.config.num_replicas, self._capacity_of(spec.name))
+                number = self._capacity.number(
+                    one.config.num_replicas, is_declared=self._is_declared(spec.name)
+                )
                 known = Deployment(key, one, one.config.whole_gangs(number), replicas)
                 if actors is not None:
                     known.actors = actors
-                self.deployments[key] = known
+                self._deployments[key] = known
             else:
                 self._retarget(known, one)
             known.scaler = self._scaler_of(known)
         # A policy may be of all of them together.
         for name in spec.deployments:
             key = DeploymentID(spec.name, name)
-            actions += [*self._step(self.deployments[key], now), Publish(key)]
-        for key, known in list(self.deployments.items()):
+            actions += [*self._step(self._deployments[key], now), Publish(key)]
+        for key, known in list(self._deployments.items()):
             if key.app_name == spec.name and key.name not in spec.deployments:
                 known.is_going = True
                 actions += self._step(known, now)
         return actions
 
-    def _capacity_of(self, app: str) -> float | None:
-        return None if self.apps[app].config is None else self.capacity
-
-    def _bounds(self, app: str, scaling: AutoscalingConfig) -> tuple[int, int]:
-        low, capacity = scaling.min_replicas, self._capacity_of(app)
-        if capacity is not None and self._is_growing and scaling.initial_replicas is not None:
-            low = scaling.initial_replicas
-        return at_capacity(low, capacity), at_capacity(scaling.max_replicas, capacity)
+    def _is_declared(self, app: str) -> bool:
+        return self._apps[app].config is not None
 
     def _whole_bounds(self, known: Deployment, scaling: AutoscalingConfig) -> tuple[int, int]:
         """Bounds in whole gangs: no fewer than are wanted, and no more, but one gang."""
-        low, high = self._bounds(known.id.app_name, scaling)
+        is_declared = self._is_declared(known.id.app_name)
+        low, high = self._capacity.bounds(scaling, is_declared=is_declared)
         size = known.spec.config.gang_size
         high = max(high // size * size, min(size, known.spec.config.whole_gangs(high)))
         return min(known.spec.config.whole_gangs(low), high), high
@@ -142,7 +187,7 @@ class Machine:
 
     def _policy_for(self, key: DeploymentID) -> Policy | None:
         """Return the part of the application's policy for a deployment, where there is one."""
-        app = self.apps[key.app_name]
+        app = self._apps[key.app_name]
         if app.policy is None:
             self._policies.pop(key.app_name, None)
             return None
@@ -156,84 +201,60 @@ class Machine:
     def _contexts(self, app: str, now: float) -> dict[DeploymentID, AutoscalingContext]:
         return {
             key: known.scaler.context(known.target, now, [one.id for one in known.of(RUNNING)])
-            for key, known in self.deployments.items()
+            for key, known in self._deployments.items()
             if key.app_name == app and known.scaler is not None and not known.is_going
         }
 
-    def _set_capacity(self, capacity: float | None, names: set[str]) -> None:
-        before, self.capacity = self.capacity, capacity
-        declared = {name for name, app in self.apps.items() if app.config is not None}
-        if capacity is None:
-            self._is_growing = False
-        elif names != declared:  # other applications: they are about to take over
-            self._is_growing = True
-        elif before != capacity:
-            self._is_growing = before is not None and before < capacity
-
-    def declare(
-        self, configs: list[dict[str, Any]], now: float, capacity: float | None = None
-    ) -> tuple[list[Action], list[Build]]:
-        """Have these declared applications and no others; the same code is not built again.
-
-        ``capacity``: percent of their replicas that they have, ``None``: all.
-        """
+    def _on_declare(self, event: Declare, now: float) -> list[Action]:
         actions: list[Action] = []
-        builds: list[Build] = []
-        names = {config["name"] for config in configs}
-        self._set_capacity(capacity, names)
-        for name, app in list(self.apps.items()):
-            if app.config is not None and name not in names:
-                actions += self.delete(name, now)
-        for config in configs:
+        builds: list[Action] = []
+        names = {config["name"] for config in event.configs}
+        declared = {name for name, app in self._apps.items() if app.config is not None}
+        self._capacity.set(event.capacity, is_takeover=names != declared)
+        for name in [name for name in self._apps if name in declared - names]:
+            actions += self._delete(name, now)
+        for config in event.configs:
             name = config["name"]
-            before = self.apps.get(name)
+            before = self._apps.get(name)
             if before is None or before.is_going:
                 spec, was = AppSpec(name, config.get("route_prefix", "/"), "", {}), None
             else:
                 # What runs serves on until its successor is built.
                 spec, was = before.spec, before.config
-            app = self.apps[name] = App(spec, now, config=config)
+            built = None
             if before is not None and was is not None and building.is_same_code(was, config):
-                app.built = before.built
-            if app.built is not None:
-                actions += self._override(app, now)
-            else:
-                app.is_building = True
+                built = before.built
+            app = App(spec, now, config=config, built=built, is_building=built is None)
+            self._apps[name] = app
+            if app.is_building:
                 builds.append(Build(name, config))
-        return actions, builds
+            else:
+                actions += self._override(app, now)
+        return [*actions, *builds]
 
-    def built(self, build: Build, spec: AppSpec | str, now: float) -> list[Action]:
-        """Take in the result of a build: an application, or the reason why there is none."""
-        app = self.apps.get(build.name)
-        if app is None or app.is_going or app.config is not build.config:
+    def _on_built(self, event: Built, now: float) -> list[Action]:
+        app = self._apps.get(event.build.app)
+        if app is None or app.is_going or app.config is not event.build.config:
             return []  # another configuration has come meanwhile
-        app.is_building = False
-        if isinstance(spec, str):
-            app.error = spec
+        if isinstance(event.made, str):
+            self._apps[event.build.app] = replace(app, is_building=False, error=event.made)
             return []
-        app.built = spec
-        return self._override(app, now)
+        return self._override(replace(app, is_building=False, built=event.made), now)
 
     def _override(self, app: App, now: float) -> list[Action]:
-        assert app.built is not None
-        assert app.config is not None
+        """Have a declared application as its configuration says, now that its code is there."""
+        built, config, name = app.built, app.config, app.spec.name
+        assert built is not None
+        assert config is not None
         try:
-            app.spec = building.overridden(app.built, app.config)
-            policy = app.config.get("autoscaling_policy")
-            app.policy = None if policy is None else of(AutoscalingPolicy, policy)
+            app = replace(app, spec=building.overridden(built, config))
+            policy = config.get("autoscaling_policy")
+            app = replace(app, policy=None if policy is None else of(AutoscalingPolicy, policy))
         except (TypeError, ValueError, NotImplementedError) as error:
-            app.error = str(error)
+            self._apps[name] = replace(app, error=str(error))
             return []
-        app.error = ""
+        self._apps[name] = replace(app, error="")
         return self._place(app.spec, now)
-
-    def builds(self) -> list[Build]:
-        """Return the builds that are still to be done."""
-        return [
-            Build(name, app.config)
-            for name, app in self.apps.items()
-            if app.is_building and app.config is not None and not app.is_going
-        ]
 
     def _retarget(self, known: Deployment, spec: DeploymentSpec) -> None:
         if known.spec.code_version != spec.code_version or known.has_failed:
@@ -242,22 +263,18 @@ class Machine:
         known.trigger = "CONFIG_UPDATE_STARTED"
         scaling = spec.config.autoscaling_config
         if scaling is None:
-            capacity = self._capacity_of(known.id.app_name)
-            known.target = at_capacity(spec.config.num_replicas, capacity)
+            is_declared = self._is_declared(known.id.app_name)
+            number = spec.config.num_replicas
+            known.target = self._capacity.number(number, is_declared=is_declared)
         known.spec = spec
         known.target = spec.config.whole_gangs(known.target)
         if scaling is not None:
             low, high = self._whole_bounds(known, scaling)
             known.target = min(max(known.target, low), high)
 
-    def scale(self, key: DeploymentID, number: int, now: float) -> list[Action]:
-        """A deployment is to have so many replicas, until its application is deployed again.
-
-        Raises:
-            LookupError: There is no such deployment.
-            PermissionError: Its application is not scaled from outside.
-        """
-        app, known = self.apps.get(key.app_name), self.deployments.get(key)
+    def _on_scale(self, event: Scale, now: float) -> list[Action]:
+        key = event.deployment
+        app, known = self._apps.get(key.app_name), self._deployments.get(key)
         if app is None or app.is_going or known is None or known.is_going:
             raise LookupError(f"There is no {key}.")
         if not app.spec.is_scaled_from_outside:
@@ -265,17 +282,16 @@ class Machine:
                 f"The number of replicas of {key} cannot be set: deploy its application with "
                 "`external_scaler_enabled: true`."
             )
-        known.target = known.spec.config.whole_gangs(number)
+        known.target = known.spec.config.whole_gangs(event.number)
         return [*self._step(known, now), Publish(key)]
 
-    def delete(self, name: str, now: float) -> list[Action]:
-        """An application is to go."""
-        app = self.apps.get(name)
+    def _delete(self, name: str, now: float) -> list[Action]:
+        app = self._apps.get(name)
         if app is None:
             return []
-        app.is_going = True
+        self._apps[name] = replace(app, is_going=True)
         actions: list[Action] = []
-        for key, known in list(self.deployments.items()):
+        for key, known in list(self._deployments.items()):
             if key.app_name == name:
                 known.is_going = True
                 actions.append(Publish(key))
@@ -283,68 +299,46 @@ class Machine:
         self._forget(name)
         return actions
 
-    def adopt(
-        self,
-        key: DeploymentID,
-        replica: str,
-        version: str,
-        address: str,
-        now: float,
-        gang: Gang | None = None,
-    ) -> None:
-        """A replica that was there before this machine; with an address it takes requests."""
-        known = self.deployments.get(key)
-        if known is not None:
-            state = RUNNING if address else STARTING
-            # Without a specification: which configuration reached it last is not known.
-            known.replicas[replica] = Replica(replica, version, now, state, address, gang=gang)
-            self._where[replica] = key
-
-    def resume(self, now: float) -> list[Action]:
-        """Go on where the machine before this one was: to call once, after :func:`restored`."""
+    def _on_resume(self, now: float) -> list[Action]:
         actions: list[Action] = [StopActor(one) for one in self._left]
-        for known in list(self.deployments.values()):
+        for known in list(self._deployments.values()):
             actions += [*self._step(known, now), Publish(known.id)]
-        return actions
+        return [*actions, *self.view.builds()]
 
-    def started(self, replica: str, address: str, now: float, pid: int = 0) -> list[Action]:
-        """A replica takes requests."""
-        known, one = self._find(replica)
-        if one is not None:
-            one.pid = pid
-        if known is None or one is None or one.state is not STARTING:
+    # --- what replicas and actors do
+
+    def _on_started(self, event: Started, now: float) -> list[Action]:
+        known, one = self._find(event.replica)
+        if known is None or one is None:
             return []
-        one.state, one.address, one.since = RUNNING, address, now
+        one = replace(one, pid=event.pid)
+        known.put(one)
+        if one.state is not STARTING:
+            return []
+        known.put(replace(one, state=RUNNING, address=event.address, since=now))
         if self._is_done(known):
             known.failures, known.retry_at = 0, 0.0
         return [*self._step(known, now), Publish(known.id)]
 
-    def start_failed(
-        self, replica: str, why: str, now: float, *, is_final: bool = False
-    ) -> list[Action]:
-        """A replica's constructor raised, or its process ended before it took requests.
-
-        ``is_final``: the next try would fail by the same, as an environment that cannot be built does.
-        """
-        known, one = self._find(replica)
+    def _on_start_failed(self, event: StartFailed, now: float) -> list[Action]:
+        known, one = self._find(event.replica)
         if known is None or one is None:
             return []
-        self._drop(known, replica)
+        self._drop(known, event.replica)
         if one.state is STARTING and known.is_current(one):
-            self._fail(known, why, now, "REPLICA_STARTUP_FAILED", is_final=is_final)
+            self._fail(known, event.why, now, "REPLICA_STARTUP_FAILED", is_final=event.is_final)
         ends = self._end_with(known, one)
         return [*ends, *self._step(known, now), Publish(known.id)]
 
-    def died(self, replica: str, why: str, now: float, *, is_final: bool = False) -> list[Action]:
-        """A replica has ended, or is not healthy; ``is_final``: see :meth:`start_failed`."""
-        known, one = self._find(replica)
+    def _on_died(self, event: Died, now: float) -> list[Action]:
+        known, one = self._find(event.replica)
         if known is None or one is None:
             return []
         if one.state is STARTING:
-            return self.start_failed(replica, why, now, is_final=is_final)
-        self._drop(known, replica)
+            return self._on_start_failed(StartFailed(one.id, event.why, event.is_final), now)
+        self._drop(known, event.replica)
         if one.state is RUNNING:
-            known.message = f"A replica ended and is replaced: {why}"
+            known.message = f"A replica ended and is replaced: {event.why}"
             known.trigger = "HEALTH_CHECK_FAILED"
         ends = self._end_with(known, one)
         return [*ends, Publish(known.id), *self._step(known, now)]
@@ -354,166 +348,66 @@ class Machine:
         others = gangs.with_others([one], known.of(STARTING, RUNNING))[1:]
         return [self._stop(known, other, is_lost=True) for other in others]
 
-    def actor_started(self, actor: ActorID, now: float) -> list[Action]:
-        """An actor of a deployment has its constructor behind it."""
-        known = self.deployments.get(actor.deployment)
-        if known is None or not known.actors.started(actor):
+    def _on_stopped(self, event: Stopped, now: float) -> list[Action]:
+        self._leaving.pop(event.replica, None)
+        known, _ = self._find(event.replica)
+        if known is None:
+            return []
+        self._drop(known, event.replica)
+        return self._step(known, now)
+
+    def _on_actor_started(self, event: ActorStarted, now: float) -> list[Action]:
+        known = self._deployments.get(event.actor.deployment)
+        if known is None or not known.actors.started(event.actor):
             return []
         return self._step(known, now)
 
-    def actor_ended(self, actor: ActorID, why: str, now: float) -> list[Action]:
-        """An actor of a deployment did not start, or is gone."""
+    def _on_actor_ended(self, event: ActorEnded, now: float) -> list[Action]:
+        actor = event.actor
         if actor in self._left:
             self._left.remove(actor)
             return []
-        known = self.deployments.get(actor.deployment)
+        known = self._deployments.get(actor.deployment)
         state = None if known is None else known.actors.ended(actor)
         if known is None or state is None:
             return []
         if actor.version == known.spec.code_version and not known.is_going:
             if state is STARTING:
-                self._fail(known, why, now, "DEPLOYMENT_ACTOR_FAILED")
+                self._fail(known, event.why, now, "DEPLOYMENT_ACTOR_FAILED")
             elif state is RUNNING:
-                known.message = f"The deployment actor {actor.name!r} ended and is replaced: {why}"
+                known.message = (
+                    f"The deployment actor {actor.name!r} ended and is replaced: {event.why}"
+                )
                 known.trigger = "DEPLOYMENT_ACTOR_FAILED"
         return [*self._step(known, now), Publish(known.id)]
 
-    def stopped(self, replica: str, now: float) -> list[Action]:
-        """A replica that was to stop is gone."""
-        self._leaving.pop(replica, None)
-        known, _ = self._find(replica)
-        if known is None:
-            return []
-        self._drop(known, replica)
-        return self._step(known, now)
+    # --- load and time
 
-    def counted(
-        self, key: DeploymentID, source: str, requests: int, now: float, *, waiting: bool = False
-    ) -> list[Action]:
-        """Take in how many requests are at a replica, or with ``waiting`` wait at a router."""
-        known = self.deployments.get(key)
+    def _on_counted(self, event: Counted, now: float) -> list[Action]:
+        known = self._deployments.get(event.deployment)
         if known is None or known.scaler is None:
             return []
-        known.scaler.count(source, requests, now, waiting=waiting)
+        known.scaler.count(event.source, event.requests, now, waiting=event.is_waiting)
         return self._step(known, now)
 
-    def recorded(
-        self, key: DeploymentID, replica: str, stats: dict[str, float], now: float
-    ) -> None:
-        """Record the measurements of a replica, for policies of autoscaling."""
-        known = self.deployments.get(key)
-        if known is not None and known.scaler is not None and replica in known.replicas:
-            known.scaler.record(replica, stats, now)
+    def _on_recorded(self, event: Recorded, now: float) -> list[Action]:
+        known = self._deployments.get(event.deployment)
+        if known is not None and known.scaler is not None and event.replica in known.replicas:
+            known.scaler.record(event.replica, event.stats, now)
+        return []
 
-    def tick(self, now: float) -> list[Action]:
-        """Time has passed."""
+    def _on_tick(self, now: float) -> list[Action]:
         actions: list[Action] = []
-        for known in list(self.deployments.values()):
-            if self._waits_for_time(known):
+        for known in list(self._deployments.values()):
+            if known.waits_for_time():
                 actions += self._step(known, now)
         return actions
-
-    def wants_time(self) -> bool:
-        """Whether the passing of time may change anything."""
-        return any(self._waits_for_time(known) for known in self.deployments.values())
-
-    # --- answers
-
-    def running(self, key: DeploymentID) -> list[Replica]:
-        """Replicas that take requests."""
-        known = self.deployments.get(key)
-        return known.of(RUNNING) if known is not None and not known.is_going else []
-
-    def dead(self) -> set[str]:
-        """Replicas that have ended and are still told of."""
-        return {one.id for known in self.deployments.values() for one in known.dead}
-
-    def serving(self, key: DeploymentID) -> list[str]:
-        """Replicas that take requests, or are to."""
-        known = self.deployments.get(key)
-        if known is None or known.is_going:
-            return []
-        return [one.id for one in known.of(STARTING, RUNNING)]
-
-    def target(self, key: DeploymentID) -> int:
-        """How many replicas there are to be."""
-        known = self.deployments.get(key)
-        return 0 if known is None or known.is_going else known.target
-
-    def failure(self, key: DeploymentID) -> str | None:
-        """Why there is nobody to take requests, where that will stay so."""
-        known = self.deployments.get(key)
-        if known is not None and known.has_failed and not known.of(RUNNING):
-            return f"{key} failed to deploy: {known.message}"
-        return None
-
-    def routes(self) -> tuple[list[dict[str, str]], dict[str, dict[str, Any]]]:
-        """Return the table of an ingress: prefixes, and by deployment its limits and the replicas
-        that run.
-        """
-        routes, deployments = [], {}
-        for name, app in self.apps.items():
-            if app.is_going or app.spec.route_prefix is None or not app.spec.deployments:
-                continue
-            key = DeploymentID(name, app.spec.ingress)
-            config = app.spec.deployments[app.spec.ingress].config
-            routes.append({"prefix": app.spec.route_prefix, "app": name, "deployment": key.key})
-            most = config.max_queued_requests
-            running, ongoing = self.running(key), config.max_ongoing_requests
-            if config.own_routing() is not None:
-                # One of them asks the user's router for all, and has the queue, too.
-                running, ongoing, most = running[:1], _ROUTED_MAX, -1
-            deployments[key.key] = {
-                "max_ongoing": ongoing,
-                "max_queued": most if most >= 0 else None,
-                "backpressure": config.backpressure().as_row(),
-                "counted": config.autoscaling_config is not None,
-                "failure": self.failure(key),
-                "replicas": [{"id": one.id, "address": one.address} for one in running],
-            }
-        return routes, deployments
-
-    def app_of(self, name: str) -> ApplicationStatusOverview | None:
-        """An application's state."""
-        app = self.apps.get(name)
-        if app is None:
-            return None
-        parts = {key.name: one for key, one in self.deployments.items() if key.app_name == name}
-        rows = {name: self._row(one) for name, one in parts.items()}
-        status, message = ApplicationStatus.RUNNING, ""
-        states = {one.status() for one in parts.values() if not one.is_going}
-        if app.is_going:
-            status = ApplicationStatus.DELETING
-        elif app.error:
-            status, message = ApplicationStatus.DEPLOY_FAILED, app.error
-        elif app.is_building:
-            status, message = ApplicationStatus.DEPLOYING, "Its code is being imported."
-        elif DeploymentStatus.DEPLOY_FAILED in states:
-            status = ApplicationStatus.DEPLOY_FAILED
-            failed = sorted(name for name, one in parts.items() if one.has_failed)
-            message = f"Failed to update the deployments {failed}."
-        elif DeploymentStatus.UNHEALTHY in states:
-            status = ApplicationStatus.UNHEALTHY
-        elif DeploymentStatus.UPDATING in states:
-            status = ApplicationStatus.DEPLOYING
-        return ApplicationStatusOverview(status, message, app.deployed_at, rows)
-
-    def _row(self, known: Deployment) -> DeploymentStatusOverview:
-        states: dict[ReplicaState, int] = {}
-        for one in known.replicas.values():
-            states[one.state] = states.get(one.state, 0) + 1
-        status = known.status()
-        trigger = known.trigger
-        if status is DeploymentStatus.HEALTHY:
-            trigger = "CONFIG_UPDATE_COMPLETED"
-        message = known.message if status is not DeploymentStatus.HEALTHY else ""
-        return DeploymentStatusOverview(status, trigger, states, message)
 
     # --- within
 
     def _find(self, replica: str) -> tuple[Deployment | None, Replica | None]:
         key = self._where.get(replica)
-        known = self.deployments.get(key) if key is not None else None
+        known = self._deployments.get(key) if key is not None else None
         return known, known.replicas.get(replica) if known is not None else None
 
     def _drop(self, known: Deployment, replica: str) -> None:
@@ -542,20 +436,12 @@ class Machine:
         known.was_healthy |= done
         return done
 
-    def _waits_for_time(self, known: Deployment) -> bool:
-        if known.scaler is not None and not known.is_going:
-            return True
-        if known.has_failed:
-            return False
-        old = any(not known.is_current(one) for one in known.of(RUNNING))
-        return known.retry_at > 0 or (old and bool(known.of(STARTING)))
-
     def _step(self, known: Deployment, now: float) -> list[Action]:
         if known.is_going:
             actions: list[Action] = [self._stop(known, one) for one in known.of(STARTING, RUNNING)]
             actions += known.actors.end({one.version for one in known.replicas.values()})
-            if not known.replicas and not known.actors.states:
-                del self.deployments[known.id]
+            if not known.replicas and known.actors.are_gone():
+                del self._deployments[known.id]
                 self._forget(known.id.app_name)
             return actions
         if known.scaler is not None:
@@ -582,7 +468,7 @@ class Machine:
             if known.is_current(one) and one.spec is not known.spec:
                 if one.spec is None or one.spec.config != known.spec.config:
                     actions.append(Reconfigure(one.id, known.spec))
-                one.spec = known.spec
+                known.put(replace(one, spec=known.spec))
         return actions
 
     def _start(self, known: Deployment, now: float) -> list[Action]:
@@ -607,9 +493,8 @@ class Machine:
             if known.spec.config.gang_scheduling_config is not None:
                 gang = Gang(names[0], names)
             for name in names:
-                known.replicas[name] = Replica(
-                    name, known.spec.code_version, now, spec=known.spec, gang=gang
-                )
+                version = known.spec.code_version
+                known.put(Replica(name, version, now, spec=known.spec, gang=gang))
                 self._where[name] = known.id
                 actions.append(Start(name, known.id, known.spec, gang))
         return actions
@@ -646,32 +531,36 @@ class Machine:
         return gangs.with_others(stops, known.of(STARTING, RUNNING))
 
     def _stop(self, known: Deployment, one: Replica, *, is_lost: bool = False) -> Stop:
+        known.put(replace(one, state=STOPPING))
         # One that only starts has no requests to end, and may hang in its constructor.
-        is_idle, one.state = one.state is STARTING, STOPPING
-        timeout_s = known.spec.config.graceful_shutdown_timeout_s
-        return Stop(one.id, known.id, None if is_lost or is_idle else timeout_s)
+        return _stop_of(known, one, is_at_once=is_lost or one.state is STARTING)
 
     def _forget(self, name: str) -> None:
-        app = self.apps.get(name)
+        app = self._apps.get(name)
         if (
             app is not None
             and app.is_going
-            and not any(k.app_name == name for k in self.deployments)
+            and not any(k.app_name == name for k in self._deployments)
         ):
-            del self.apps[name]
+            del self._apps[name]
+
+
+def _stop_of(known: Deployment, one: Replica, *, is_at_once: bool = False) -> Stop:
+    timeout_s = None if is_at_once else known.spec.config.graceful_shutdown_timeout_s
+    return Stop(one.id, known.id, timeout_s)
 
 
 def saved(machine: Machine) -> dict[str, Any]:
     """Return the state with which a later machine begins."""
-    apps = [app for app in machine.apps.values() if not app.is_going]
+    apps = [app for app in machine._apps.values() if not app.is_going]
     replicas, stopping = [], list(machine._leaving.values())
-    for key, known in machine.deployments.items():
+    for key, known in machine._deployments.items():
         for one in known.replicas.values():
             if one.state is STOPPING:
-                stopping.append(machine._stop(known, one))
+                stopping.append(_stop_of(known, one))
             else:
                 replicas.append((key, one.id, one.version, one.address, one.gang))
-    targets = {key: known.target for key, known in machine.deployments.items()}
+    targets = {key: known.target for key, known in machine._deployments.items()}
     return {
         "apps": apps,
         "replicas": replicas,
@@ -679,18 +568,18 @@ def saved(machine: Machine) -> dict[str, Any]:
         "targets": targets,
         "failed": {
             key: (known.message, known.trigger)
-            for key, known in machine.deployments.items()
+            for key, known in machine._deployments.items()
             if known.has_failed
         },
         "actors": [
             *((one.deployment, one.version, one.name, STOPPING) for one in machine._left),
             *(
                 (key, *row)
-                for key, known in machine.deployments.items()
+                for key, known in machine._deployments.items()
                 for row in known.actors.saved()
             ),
         ],
-        "capacity": (machine.capacity, machine._is_growing),
+        "capacity": machine._capacity.saved(),
         "count": machine._count,
     }
 
@@ -698,15 +587,15 @@ def saved(machine: Machine) -> dict[str, Any]:
 def restored(state: dict[str, Any], now: float) -> Machine:
     """A machine with what an earlier one has saved.
 
-    Replicas that took requests take them from the start, so that :meth:`Machine.routes` is what it was: an
+    Replicas that took requests take them from the start, so that :meth:`View.routes` is what it was: an
     ingress that is told of it loses no route and no replica. Those that are gone meanwhile have died.
     """
-    machine = Machine()
+    percent, is_growing = state["capacity"]
+    machine = Machine(Capacity(percent, is_growing=is_growing))
     machine._count = state["count"]
     machine._leaving = {one.replica: one for one in state["stopping"]}
-    machine.capacity, machine._is_growing = state["capacity"]
     for app in state["apps"]:
-        machine.apps[app.spec.name] = app
+        machine._apps[app.spec.name] = app
         for one in app.spec.deployments.values():
             key = DeploymentID(app.spec.name, one.name)
             target = state["targets"].get(key, one.config.num_replicas)
@@ -715,11 +604,16 @@ def restored(state: dict[str, Any], now: float) -> Machine:
             if key in state["failed"]:  # it stays so until it is deployed again
                 known.has_failed = True
                 known.message, known.trigger = state["failed"][key]
-            machine.deployments[key] = known
+            machine._deployments[key] = known
     for key, replica, version, address, gang in state["replicas"]:
-        machine.adopt(key, replica, version, address, now, gang)
+        found = machine._deployments.get(key)
+        if found is not None:
+            # With an address it takes requests. Which configuration reached it last is not known.
+            status = RUNNING if address else STARTING
+            found.put(Replica(replica, version, now, status, address, gang=gang))
+            machine._where[replica] = key
     for key, version, name, was in state["actors"]:
-        owner = machine.deployments.get(key)
+        owner = machine._deployments.get(key)
         if owner is None:
             machine._left.add(ActorID(key, version, name, 0))
         else:

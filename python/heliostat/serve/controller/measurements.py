@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heliostat.serve.controller.machine import Machine
+from heliostat.serve.controller.view import View
 from heliostat.serve.specs import DeploymentID
 from heliostat.util.metrics import Counter, Gauge, forget
 
@@ -40,16 +40,16 @@ class Measurements:
         self._replicas: set[str] = set()
         self._counts: dict[str, dict[DeploymentID, tuple[int, int]]] = {}  # by HTTP server
 
-    def acted(self, machine: Machine, seconds: float) -> None:
+    def acted(self, view: View, seconds: float) -> None:
         """Count a turn of the controller, in which replicas may have come and gone."""
         self._loops.inc()
         self._loop_s.set(seconds)
         there: set[str] = set()
-        for key in machine.deployments:
-            for replica in machine.running(key):
+        for known in view.deployments():
+            for replica in view.running(known.id):
                 there.add(replica.id)
                 if replica.id not in self._replicas:
-                    self._healthy.set(1, {**_tags(key), "replica": replica.id})
+                    self._healthy.set(1, {**_tags(known.id), "replica": replica.id})
         for gone in self._replicas - there:
             forget("replica", gone)
         self._replicas = there

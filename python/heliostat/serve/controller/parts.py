@@ -1,4 +1,7 @@
-"""The parts of the controller's machine: applications, deployments, replicas, and its actions."""
+"""The state of the controller's machine: applications, deployments, replicas.
+
+Applications and replicas are values, which the machine replaces; a deployment changes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliostat.serve.controller.deployment_actors import DeploymentActors, StartActor, StopActor
+from heliostat.serve.controller.deployment_actors import DeploymentActors
 from heliostat.serve.controller.gangs import Gang
 from heliostat.serve.controller.scaling import Scaler
 from heliostat.serve.options import AutoscalingPolicy
@@ -21,43 +24,6 @@ STARTING, RUNNING, STOPPING = ReplicaState.STARTING, ReplicaState.RUNNING, Repli
 
 
 @dataclass(frozen=True)
-class Start:
-    """Start a replica."""
-
-    replica: str
-    deployment: DeploymentID
-    spec: DeploymentSpec
-    gang: Gang | None = None
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Have a replica end what it has, within that time, and end it; ``None``: kill it."""
-
-    replica: str
-    deployment: DeploymentID
-    timeout_s: float | None
-
-
-@dataclass(frozen=True)
-class Reconfigure:
-    """Give a replica another configuration."""
-
-    replica: str
-    spec: DeploymentSpec
-
-
-@dataclass(frozen=True)
-class Publish:
-    """Tell routers and ingresses of a deployment's replicas."""
-
-    deployment: DeploymentID
-
-
-Action = Start | Stop | Reconfigure | Publish | StartActor | StopActor
-
-
-@dataclass
 class Replica:
     """A replica as the machine sees it."""
 
@@ -101,9 +67,22 @@ class Deployment:
         """Replicas in one of those states."""
         return [one for one in self.replicas.values() if one.state in states]
 
+    def put(self, replica: Replica) -> None:
+        """Add a replica, or have it in place of the one of its name."""
+        self.replicas[replica.id] = replica
+
     def is_current(self, replica: Replica) -> bool:
         """Whether it has the target's version."""
         return replica.version == self.spec.code_version
+
+    def waits_for_time(self) -> bool:
+        """Whether the passing of time may change anything."""
+        if self.scaler is not None and not self.is_going:
+            return True
+        if self.has_failed:
+            return False
+        old = any(not self.is_current(one) for one in self.of(RUNNING))
+        return self.retry_at > 0 or (old and bool(self.of(STARTING)))
 
     def tries_max(self) -> int:
         """How many constructors may fail."""
@@ -127,7 +106,7 @@ class Deployment:
         return DeploymentStatus.UPDATING
 
 
-@dataclass
+@dataclass(frozen=True)
 class App:
     """An application."""
 
@@ -141,11 +120,3 @@ class App:
     given: AppSpec | None = None  # of applications that a program has deployed: what it gave
     policy: AutoscalingPolicy | None = None  # of its deployments together
     error: str = ""  # why it cannot be as declared
-
-
-@dataclass(frozen=True)
-class Build:
-    """Import an application, and say what came of it."""
-
-    name: str
-    config: dict[str, Any]

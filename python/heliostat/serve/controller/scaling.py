@@ -268,13 +268,6 @@ class AppPolicy:
         return policy
 
 
-def at_capacity(number: int, percent: float | None) -> int:
-    """That share of a number of replicas, half and more of one rounded up; 0 only for 0 % or none."""
-    if percent is None or percent == 0 or number == 0:
-        return number if percent is None else 0
-    return max(1, math.floor(number * percent / 100 + 0.5))
-
-
 def _policy_of(config: AutoscalingConfig) -> Callable[..., Any] | None:
     """The user's policy, an instance where it is a class; ``None``: by the number of requests."""
     given = config.policy

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.serve.controller import details
-from heliostat.serve.controller.machine import Machine
+from heliostat.serve.controller.view import View
 from heliostat.serve.replica.meter import Figures, quantile
 from heliostat.serve.specs import DeploymentID
 from heliostat.util.told import Past, Told
@@ -73,22 +73,20 @@ class ApplicationReporter:
             self._open.pop((source, key), None)
 
     def rows(
-        self, machine: Machine, actors: dict[str, Any], nodes: dict[str, str], http: dict[str, Any]
+        self, view: View, actors: dict[str, Any], nodes: dict[str, str], http: dict[str, Any]
     ) -> Iterator[tuple[Told, dict[str, Any], bool]]:
         """The rows to write: of each application, and at last of those that are gone."""
-        there = {
-            replica for key in machine.deployments for replica in machine.deployments[key].replicas
-        }
+        there = {replica.id for known in view.deployments() for replica in known.replicas}
         self._replicas = {name: one for name, one in self._replicas.items() if name in there}
-        self._all = {key: one for key, one in self._all.items() if key in machine.deployments}
-        for name in machine.apps:
+        self._all = {key: one for key, one in self._all.items() if key in view}
+        for name in view.apps:
             row = self._rows.get(name)
             if row is None:
                 row = self._rows[name] = Told(NAMESPACE, name, EVERY_S, run_id=name)
-            seen = self._app(machine, name, actors, nodes, http)
+            seen = self._app(view, name, actors, nodes, http)
             if self._is_new(name, seen):
                 yield row, seen, False
-        for name in [name for name in self._rows if name not in machine.apps]:
+        for name in [name for name in self._rows if name not in view.apps]:
             self._written.pop(name, None)
             yield self._rows.pop(name), {}, True
 
@@ -106,15 +104,15 @@ class ApplicationReporter:
 
     def _app(
         self,
-        machine: Machine,
+        view: View,
         name: str,
         actors: dict[str, Any],
         nodes: dict[str, str],
         http: dict[str, Any],
     ) -> dict[str, Any]:
-        told = details.app_of(machine, machine.apps[name], actors)
+        told = details.app_of(view, view.apps[name], actors)
         deployments = []
-        for key in [key for key in machine.deployments if key.app_name == name]:
+        for key in [known.id for known in view.deployments(name)]:
             about = told["deployments"].get(key.name, {})
             replicas = about.get("replicas", [])
             # Of all, also of those that the row leaves out.
