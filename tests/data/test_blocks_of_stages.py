@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -118,3 +119,29 @@ def test_automatic_batches_hold_a_number_of_bytes(rd: Any) -> None:
     assert whole == [30]
     with pytest.raises(ValueError, match="Batch size"):
         wide.map_batches(count, batch_size=0)
+
+
+def stored_bytes(table: Any) -> int:
+    buffers: list[Any] = []
+    return len(pickle.dumps(table, protocol=5, buffer_callback=buffers.append)) + sum(
+        len(one.raw()) for one in buffers
+    )
+
+
+@pytest.mark.contract("F10.07")
+def test_a_block_of_pieces_of_one_buffer_is_stored_once() -> None:
+    from heliostat.data import block
+
+    rows = 200_000
+    names = [None if i % 7 == 0 else str(i) for i in range(rows)]
+    whole = pa.table({"key": range(rows), "name": names, "tens": [[i] for i in range(rows)]})
+    step = 10_000
+    pieces = pa.concat_tables([whole.slice(at, step) for at in range(0, rows, step)])
+    groups = whole.group_by("key").aggregate([("name", "count")])
+    assert groups.column("key").num_chunks > 1
+    for given in (pieces, groups, whole.slice(5, 20), pieces.slice(1000, 20_000)):
+        assert stored_bytes(given) > 2 * given.nbytes
+        made = block.compact(given)
+        assert stored_bytes(made) <= 1.2 * given.nbytes + 10_000
+        assert made.equals(given)
+        made.validate(full=True)

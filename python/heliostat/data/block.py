@@ -419,14 +419,24 @@ def unify(schemas: list[pa.Schema]) -> pa.Schema | None:
 def compact(table: pa.Table) -> pa.Table:
     """The table, in memory of its own if it shows only a part of its buffers.
 
-    Serializing a slice would otherwise carry everything that it was cut from.
+    Serializing a slice would otherwise carry everything that it was cut from, and a column in pieces of the
+    same buffer, such as pyarrow's groups and joins give, would carry it once for each piece.
     """
-    if table.get_total_buffer_size() <= table.nbytes * 1.1 + 4096:
+    most = table.nbytes * 1.1 + 4096
+    if _serialized_bytes(table) <= most:
+        return table
+    table = joined(table)
+    if _serialized_bytes(table) <= most:
         return table
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return pa.ipc.open_stream(sink.getvalue()).read_all()
+
+
+def _serialized_bytes(table: pa.Table) -> int:
+    """Bytes of the buffers of all pieces; one that several have is counted for each."""
+    return sum(chunk.get_total_buffer_size() for c in table.columns for chunk in c.chunks)
 
 
 def joined(table: pa.Table) -> pa.Table:
