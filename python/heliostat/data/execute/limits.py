@@ -19,7 +19,9 @@ class Limits:
 
     def __init__(self, context: DataContext) -> None:
         options = context.execution_options
-        nodes = [n["Resources"] for n in ray.nodes() if n["Alive"]]
+        there = ray.nodes()
+        self.addresses: dict[str, str] = {n["NodeID"]: n["NodeManagerAddress"] for n in there}
+        nodes = [n["Resources"] for n in there if n["Alive"]]
         stores = [n["object_store_memory"] for n in nodes if n.get("object_store_memory")]
         store = sum(stores) or 1e9
         self.resources: dict[str, float] = {}  # of all nodes together

@@ -295,7 +295,7 @@ class Measurements:
         self._taker = taker
         self._limits = limits
         self._told = time.monotonic()  # what ends within a second is told of at its end
-        self._addresses: dict[str, str] = {}  # of nodes
+        self._addresses = limits.addresses  # of nodes
 
     def show(self, operators: Sequence[Physical], stats: ExecutionStats) -> None:
         """Called often; tells once a second."""

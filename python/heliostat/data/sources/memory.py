@@ -271,15 +271,17 @@ def from_blocks(blocks: list[pa.Table]) -> MaterializedDataset:
     return put_tables([block.from_batch(b, "from_blocks") for b in blocks])
 
 
-def read_count(rows: int, row_bytes: float, wanted: int | None) -> int:
-    """Blocks that a source of this size is read in."""
+def read_count(
+    rows: int, row_bytes: float, wanted: int | None, cpu_count: int | None = None
+) -> int:
+    """Blocks that a source of this size is read in. ``cpu_count`` None: asks for the cluster's CPUs."""
     context = DataContext.get_current()
     if wanted is not None:
         return max(1, wanted)
     size = rows * row_bytes
     most = max(1, size // context.target_min_block_size)
     least = size // (context.target_max_block_size or size or 1)
-    return int(max(min(context.read_op_min_num_blocks, most), least, 2 * cpus()))
+    return int(max(min(context.read_op_min_num_blocks, most), least, 2 * (cpu_count or cpus())))
 
 
 def cpus() -> int:

@@ -30,7 +30,7 @@ PIECE_BYTES_MIN = (
     8 << 20
 )  # that a task reads of a file which is cut, unless there are too few tasks
 TASK_BYTES = 32 << 20  # of columns that a task reads of several files
-TASKS_OF_A_CPU = 4  # so many there are at least, if files are joined
+TASKS_OF_A_CPU = 2  # so many there are at least, if files are joined
 FOOTERS_MAX = 64  # files whose footers the driver reads, one after the other
 
 
@@ -168,17 +168,18 @@ class ParquetReads(FileReads, Pushable):
         if not ordered:
             return []
         sizes = {f.path: f.size for f in ordered}
-        count = read_count(len(ordered), self.size / len(ordered), self.source.blocks)
+        have = cpus()
+        count = read_count(len(ordered), self.size / len(ordered), self.source.blocks, have)
         if self.only is not None:
             groups = [[piece] for piece in self.only]
         elif self.limit is not None:
-            groups = [[piece] for piece in _shared_out(list(self._first(ordered)), cpus())]
+            groups = [[piece] for piece in _shared_out(list(self._first(ordered)), have)]
         elif count <= len(ordered):
             groups = [[Piece(f.path) for f in g] for g in listing.grouped(ordered, count)]
         else:
-            groups = [[piece] for piece in self._row_groups(ordered, count)]
+            groups = [[piece] for piece in self._row_groups(ordered, count, have)]
         if self.only is None and self.limit is None and not self.source.blocks:
-            groups = self._joined(groups)
+            groups = self._joined(groups, TASKS_OF_A_CPU * have)
         if self.form.conditions and self.knows_footers:
             kept = [[piece for piece in group if self._may_meet(piece)] for group in groups]
             # One that gives no rows gives their types.
@@ -191,10 +192,10 @@ class ParquetReads(FileReads, Pushable):
         read = ReadFiles(self.source, self.form, self.filesystem, group)
         return ReadPart(read, -1, int(min(self.size / groups, share)), paths)
 
-    def _row_groups(self, files: list[listing.File], count: int) -> Iterator[Piece]:
+    def _row_groups(self, files: list[listing.File], count: int, cpu_count: int) -> Iterator[Piece]:
         """Files cut at row groups, into about ``count`` pieces; fewer where these would be small."""
         total = sum(max(1, f.size) for f in files)
-        least = 0 if self.source.blocks else min(PIECE_BYTES_MIN, self.size // (2 * cpus()))
+        least = 0 if self.source.blocks else min(PIECE_BYTES_MIN, self.size // (2 * cpu_count))
         for file in files:
             pieces = max(1, round(count * max(1, file.size) / total))
             if pieces == 1:
@@ -209,13 +210,12 @@ class ParquetReads(FileReads, Pushable):
             for some in large:
                 yield Piece(file.path, tuple(some) if len(large) > 1 else None)
 
-    def _joined(self, groups: list[list[Piece]]) -> list[list[Piece]]:
-        """The parts, with neighbours in one task where there are many of few bytes.
+    def _joined(self, groups: list[list[Piece]], least: int) -> list[list[Piece]]:
+        """The parts, with neighbours in one task where there are many of few bytes; ``least`` parts stay.
 
         A task takes some milliseconds of several processes beside its reading. What counts is the columns
         that the program chose, not those that its plan needs: samples are drawn by the numbers of tasks.
         """
-        least = TASKS_OF_A_CPU * cpus()
         if len(groups) <= least or not self.knows_footers:
             return groups
         sizes = [sum(map(self._bytes, group)) for group in groups]

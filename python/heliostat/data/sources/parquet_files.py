@@ -190,7 +190,8 @@ class Parquet(Format):
                     continue
                 if not found.rows or not self.may_meet(found):
                     continue
-                form = replace(self, conditions=()) if self.surely_meet(found) else self
+                is_sure = self.conditions and self.surely_meet(found)
+                form = replace(self, conditions=()) if is_sure else self
                 for table in form._group(file, texts, group, names, piece):
                     some = True
                     yield table

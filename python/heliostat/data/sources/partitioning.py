@@ -155,8 +155,10 @@ class PathPartitionParser:
         """
         if not path.startswith(self._base):
             return {}
-        folders = [f for f in posixpath.dirname(path[len(self._base) :]).split("/") if f]
         is_hive = self._scheme.style == PartitionStyle.HIVE
+        if is_hive and "=" not in path and not self._scheme.field_types:
+            return {}
+        folders = [f for f in posixpath.dirname(path[len(self._base) :]).split("/") if f]
         found = self._named(folders) if is_hive else self._placed(folders)
         unknown = [name for name in self._scheme.field_types if name not in found]
         if found and unknown:

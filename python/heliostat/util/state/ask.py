@@ -76,7 +76,7 @@ def meant(address: str | None) -> str | None:
 
 def is_ours(address: str | None) -> bool:
     """Whether an address means the cluster of this process."""
-    return _heliostat.is_connected() and address in (None, "auto", own_address())
+    return _heliostat.is_connected() and (address in (None, "auto") or address == own_address())
 
 
 def _outside(command: list[str], address: str | None) -> tuple[str, int]:
