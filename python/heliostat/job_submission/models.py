@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
-from typing import Any, get_type_hints
+from typing import Any
 
 from pydantic import BaseModel, create_model
 
 from heliostat.job_submission import types
+from heliostat.util.model_fields import model_fields
 
 __all__ = ["DriverInfo", "JobDetails"]
 
@@ -29,17 +29,12 @@ class _Answer(BaseModel):
 
 def _model(declared: type[Any], **models: Any) -> Any:
     """The model with a dataclass's name, docstring, fields and defaults; ``models``: types that differ."""
-    hints = get_type_hints(declared) | models
-    members: dict[str, Any] = {
-        field.name: (hints[field.name], ... if field.default is MISSING else field.default)
-        for field in fields(declared)
-    }
     return create_model(
         declared.__name__,
         __base__=_Answer,
         __module__=__name__,
         __doc__=declared.__doc__,
-        **members,
+        **model_fields(declared, **models),
     )
 
 

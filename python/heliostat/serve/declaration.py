@@ -6,8 +6,7 @@ Needs Pydantic, which comes with FastAPI. Fields that the schema does not know a
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Annotated, Any, ClassVar, get_type_hints
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -26,8 +25,10 @@ from heliostat.serve.options import (
     ProxyLocation,
     TracingConfig,
     check_route_prefix,
+    gRPCOptions,
     of,
 )
+from heliostat.util.model_fields import model_fields
 
 DEFAULT_APP = "default"
 # Prefixes of packages that every node can get at.
@@ -179,30 +180,30 @@ class ServeApplicationSchema(_Schema):
         return [one.name for one in self.deployments]
 
 
-def _http_fields() -> Any:
-    """A schema with the fields of ``HTTPOptions`` that files have."""
-    types = get_type_hints(HTTPOptions)
-    fields = {
-        field.name: (types[field.name], field.default)
-        for field in dataclasses.fields(HTTPOptions)
-        if field.name not in ("middlewares", "location", "num_cpus", "root_url")
-    }
-    return create_model("_HTTPFields", __base__=_Schema, **fields)
+def _fields_of(declared: type[Any], *without: str, **other: Any) -> Any:
+    """A schema with the fields of a class of options; ``other``: those that differ."""
+    fields = model_fields(declared, **other)
+    for name in without:
+        del fields[name]
+    return create_model(f"_{declared.__name__}Fields", __base__=_Schema, **fields)
 
 
-class HTTPOptionsSchema(_http_fields()):  # type: ignore[misc] # made of the options
+_NOT_IN_FILES = ("middlewares", "location", "num_cpus", "root_url")
+
+
+class HTTPOptionsSchema(_fields_of(HTTPOptions, *_NOT_IN_FILES)):  # type: ignore[misc] # made of the options
     """Options of the HTTP server. In a file the host is 0.0.0.0 unless it says otherwise: everybody."""
 
     host: str = "0.0.0.0"
 
 
-class gRPCOptionsSchema(_Schema):
-    """Options of the gRPC server."""
+_gRPCFields: Any = _fields_of(
+    gRPCOptions, "methods", "described", grpc_servicer_functions=(list[str], [])
+)
 
-    port: int = 9000
-    grpc_servicer_functions: list[str] = []
-    request_timeout_s: float | None = None
-    enable_reflection: bool = True
+
+class gRPCOptionsSchema(_gRPCFields):  # type: ignore[misc] # made of the options
+    """Options of the gRPC server."""
 
 
 class ServeDeploySchema(_Schema):

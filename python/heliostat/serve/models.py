@@ -1,7 +1,8 @@
 """Options as Pydantic models, which is what users see: ``model_dump``, ``model_validate`` and the like.
 
-The rest of Serve works with the classes of the same names in ``options``, which need no library: each model
-checks itself by making one, and :func:`heliostat.serve.options.of` does the same where options come in.
+The rest of Serve works with the classes of the same names in ``options``, which need no library. A model has
+the fields of its class, and names those that Pydantic checks otherwise. It checks itself by making one, and
+:func:`heliostat.serve.options.of` does the same where options come in.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -20,6 +21,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     PrivateAttr,
+    create_model,
     field_validator,
     model_validator,
 )
@@ -28,10 +30,9 @@ from heliostat import cloudpickle
 from heliostat.serve import options, servicers
 from heliostat.serve.options import (
     AggregationFunction,
-    GangPlacementStrategy,
-    GangRuntimeFailurePolicy,
     ProxyLocation,
 )
+from heliostat.util.model_fields import model_fields
 
 __all__ = [
     "AutoscalingConfig",
@@ -56,13 +57,16 @@ class _Options(BaseModel):
 
     _kind: ClassVar[type[Any]]
 
+    def _given(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
     def as_options(self) -> Any:
         """The same as one of the classes in ``options``.
 
         Raises:
             ValueError: They make no sense.
         """
-        given = {name: getattr(self, name) for name in type(self).model_fields}
+        given = self._given()
         if given.get("target_ongoing_requests", 0) is None:
             del given["target_ongoing_requests"]  # the default
         return self._kind(**given)
@@ -73,7 +77,20 @@ class _Options(BaseModel):
         return self
 
 
-class AutoscalingPolicy(_Options):
+def _fields_of(kind: type[Any], *without: str, **other: Any) -> Any:
+    """A model with the fields of a class in ``options``; ``other``: those that differ."""
+    fields = model_fields(kind, **other)
+    for name in without:
+        del fields[name]
+    made = create_model(f"_{kind.__name__}Fields", __base__=_Options, **fields)
+    made._kind = kind
+    return made
+
+
+_AutoscalingPolicyFields: Any = _fields_of(options.AutoscalingPolicy)
+
+
+class AutoscalingPolicy(_AutoscalingPolicyFields):
     """How many replicas a deployment is to have.
 
     The policy is called with an ``AutoscalingContext`` several times a second, in the process of Serve's
@@ -97,15 +114,11 @@ class AutoscalingPolicy(_Options):
         ``AutoscalingConfig(max_replicas=4, policy=policy)`` has a deployment follow it.
     """
 
-    _kind = options.AutoscalingPolicy
     _pickled: bytes = PrivateAttr(default=b"")
-
-    policy_function: str | Callable[..., Any] = options.DEFAULT_POLICY
-    policy_kwargs: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _is_sensible(self) -> Any:
-        made = options.AutoscalingPolicy(self.policy_function, self.policy_kwargs)
+        made = options.AutoscalingPolicy(**self._given())
         self.policy_function, self._pickled = made.policy_function, made._pickled
         return self
 
@@ -127,7 +140,28 @@ class AutoscalingPolicy(_Options):
     __hash__ = None  # type: ignore[assignment] # it can change
 
 
-class AutoscalingConfig(_Options):
+_AutoscalingConfigFields: Any = _fields_of(
+    options.AutoscalingConfig,
+    min_replicas=NonNegativeInt,
+    initial_replicas=NonNegativeInt | None,
+    max_replicas=PositiveInt,
+    target_ongoing_requests=(PositiveFloat | None, 2),
+    metrics_interval_s=PositiveFloat,
+    look_back_period_s=PositiveFloat,
+    smoothing_factor=PositiveFloat,
+    upscale_smoothing_factor=PositiveFloat | None,
+    downscale_smoothing_factor=PositiveFloat | None,
+    upscaling_factor=PositiveFloat | None,
+    downscaling_factor=PositiveFloat | None,
+    downscale_delay_s=NonNegativeFloat,
+    downscale_to_zero_delay_s=NonNegativeFloat | None,
+    upscale_delay_s=NonNegativeFloat,
+    aggregation_function=str | AggregationFunction,
+    policy=(AutoscalingPolicy, Field(default_factory=AutoscalingPolicy)),
+)
+
+
+class AutoscalingConfig(_AutoscalingConfigFields):
     """How the number of replicas follows the load.
 
     Attributes:
@@ -158,25 +192,6 @@ class AutoscalingConfig(_Options):
         >>> AutoscalingConfig(min_replicas=1, max_replicas=4).max_replicas
         4
     """
-
-    _kind = options.AutoscalingConfig
-
-    min_replicas: NonNegativeInt = 1
-    initial_replicas: NonNegativeInt | None = None
-    max_replicas: PositiveInt = 1
-    target_ongoing_requests: PositiveFloat | None = 2
-    metrics_interval_s: PositiveFloat = _INTERVAL_S
-    look_back_period_s: PositiveFloat = 30.0
-    smoothing_factor: PositiveFloat = 1.0
-    upscale_smoothing_factor: PositiveFloat | None = None
-    downscale_smoothing_factor: PositiveFloat | None = None
-    upscaling_factor: PositiveFloat | None = None
-    downscaling_factor: PositiveFloat | None = None
-    downscale_delay_s: NonNegativeFloat = 600.0
-    downscale_to_zero_delay_s: NonNegativeFloat | None = None
-    upscale_delay_s: NonNegativeFloat = 30.0
-    aggregation_function: str | AggregationFunction = AggregationFunction.MEAN
-    policy: AutoscalingPolicy = Field(default_factory=AutoscalingPolicy)
 
     @field_validator("aggregation_function")
     @classmethod
@@ -230,10 +245,21 @@ class AutoscalingConfig(_Options):
 
     def get_target_ongoing_requests(self) -> float | None:
         """Return how many requests each replica is to have."""
-        return self.target_ongoing_requests
+        target: float | None = self.target_ongoing_requests
+        return target
 
 
-class RequestRouterConfig(_Options):
+_RequestRouterConfigFields: Any = _fields_of(
+    options.RequestRouterConfig,
+    request_routing_stats_period_s=PositiveFloat,
+    request_routing_stats_timeout_s=PositiveFloat,
+    initial_backoff_s=PositiveFloat,
+    backoff_multiplier=PositiveFloat,
+    max_backoff_s=PositiveFloat,
+)
+
+
+class RequestRouterConfig(_RequestRouterConfigFields):
     """The choice of the replica for a handle's call.
 
     Requests by HTTP go to the replica with the fewest, whatever the class. Replicas with a method
@@ -265,28 +291,17 @@ class RequestRouterConfig(_Options):
         ...     return f"Hello {name}"
     """
 
-    _kind = options.RequestRouterConfig
     _pickled: bytes = PrivateAttr(default=b"")
-
-    request_router_class: str | Callable[..., Any] = options.DEFAULT_ROUTER
-    request_router_kwargs: dict[str, Any] = Field(default_factory=dict)
-    request_routing_stats_period_s: PositiveFloat = 10.0
-    request_routing_stats_timeout_s: PositiveFloat = 30.0
-    initial_backoff_s: PositiveFloat = 0.025
-    backoff_multiplier: PositiveFloat = 2.0
-    max_backoff_s: PositiveFloat = 0.5
 
     @model_validator(mode="after")
     def _is_sensible(self) -> Any:
-        given = {name: getattr(self, name) for name in type(self).model_fields}
-        made = options.RequestRouterConfig(**given)
+        made = options.RequestRouterConfig(**self._given())
         self.request_router_class, self._pickled = made.request_router_class, made._pickled
         return self
 
     def as_options(self) -> options.RequestRouterConfig:
         """The same as one of the classes in ``options``."""
-        given = {name: getattr(self, name) for name in type(self).model_fields}
-        return options.RequestRouterConfig(**given, pickled=self._pickled)
+        return options.RequestRouterConfig(**self._given(), pickled=self._pickled)
 
     def get_request_router_class(self) -> Callable[..., Any]:
         """The class."""
@@ -298,7 +313,15 @@ class RequestRouterConfig(_Options):
     __hash__ = None  # type: ignore[assignment] # it can change
 
 
-class GangSchedulingConfig(_Options):
+_GangSchedulingConfigFields: Any = _fields_of(
+    options.GangSchedulingConfig,
+    gang_size=(int, Field(ge=1)),
+    gang_placement_strategy=options.GangPlacementStrategy,
+    runtime_failure_policy=options.GangRuntimeFailurePolicy,
+)
+
+
+class GangSchedulingConfig(_GangSchedulingConfigFields):
     """Replicas that start and end together.
 
     Attributes:
@@ -317,14 +340,11 @@ class GangSchedulingConfig(_Options):
         ...     pass
     """
 
-    _kind = options.GangSchedulingConfig
 
-    gang_size: int = Field(ge=1)
-    gang_placement_strategy: GangPlacementStrategy = GangPlacementStrategy.PACK
-    runtime_failure_policy: GangRuntimeFailurePolicy = GangRuntimeFailurePolicy.RESTART_GANG
+_DeploymentActorConfigFields: Any = _fields_of(options.DeploymentActorConfig, "code")
 
 
-class DeploymentActorConfig(_Options):
+class DeploymentActorConfig(_DeploymentActorConfigFields):
     """An actor that the replicas of a deployment share; it has the deployment's version and ends with it.
 
     Replicas start once it has, and find it by ``serve.get_deployment_actor(name)``. One that ends is started
@@ -357,14 +377,7 @@ class DeploymentActorConfig(_Options):
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
-    _kind = options.DeploymentActorConfig
     _code: bytes = PrivateAttr(default=b"")
-
-    name: str
-    actor_class: Any
-    init_args: tuple[Any, ...] = ()
-    init_kwargs: dict[str, Any] = Field(default_factory=dict)
-    actor_options: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("init_args", mode="before")
     @classmethod
@@ -406,7 +419,12 @@ class ReplicaRank(BaseModel):
     local_rank: int
 
 
-class HTTPOptions(_Options):
+_HTTPOptionsFields: Any = _fields_of(
+    options.HTTPOptions, middlewares=(list[Any], []), location=ProxyLocation | None
+)
+
+
+class HTTPOptions(_HTTPOptionsFields):
     """Options of the HTTP server.
 
     Attributes:
@@ -437,21 +455,6 @@ class HTTPOptions(_Options):
     """
 
     model_config = ConfigDict(validate_assignment=True, arbitrary_types_allowed=True)
-    _kind = options.HTTPOptions
-
-    host: str | None = "127.0.0.1"
-    port: int = 8000
-    middlewares: list[Any] = []
-    location: ProxyLocation | None = None
-    num_cpus: int = 0
-    root_url: str = ""
-    root_path: str = ""
-    request_timeout_s: float | None = None
-    keep_alive_timeout_s: int = 90
-    ssl_keyfile: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile_password: str | None = None
-    ssl_ca_certs: str | None = None
 
     @field_validator("location", mode="before")
     @classmethod
@@ -472,7 +475,14 @@ class HTTPOptions(_Options):
         return self
 
 
-class BackpressureConfig(_Options):
+_BackpressureConfigFields: Any = _fields_of(
+    options.BackpressureConfig,
+    status_code=Literal[503, 429],
+    retry_after_s=(NonNegativeFloat | None, Field(default=None, allow_inf_nan=False)),
+)
+
+
+class BackpressureConfig(_BackpressureConfigFields):
     """The answer to an HTTP client whose request is one more than ``max_queued_requests`` allows.
 
     Attributes:
@@ -492,13 +502,12 @@ class BackpressureConfig(_Options):
     """
 
     model_config = ConfigDict(extra="forbid")
-    _kind = options.BackpressureConfig
-
-    status_code: Literal[503, 429] = 503
-    retry_after_s: NonNegativeFloat | None = Field(default=None, allow_inf_nan=False)
 
 
-class ControllerOptions(_Options):
+_ControllerOptionsFields: Any = _fields_of(options.ControllerOptions)
+
+
+class ControllerOptions(_ControllerOptionsFields):
     """Options of Serve's controller, which act where it is started.
 
     Attributes:
@@ -520,12 +529,14 @@ class ControllerOptions(_Options):
     """
 
     model_config = ConfigDict(extra="forbid")
-    _kind = options.ControllerOptions
-
-    runtime_env: dict[str, Any] | None = None
 
 
-class gRPCOptions(_Options):
+_gRPCOptionsFields: Any = _fields_of(
+    options.gRPCOptions, "methods", "described", grpc_servicer_functions=(list[str], [])
+)
+
+
+class gRPCOptions(_gRPCOptionsFields):
     """Options of the gRPC server, which runs where servicer functions are given.
 
     Attributes:
@@ -544,20 +555,16 @@ class gRPCOptions(_Options):
         ``serve.start(grpc_options=options)`` imports them on the head.
     """
 
-    _kind = options.gRPCOptions
-
-    port: int = 9000
-    grpc_servicer_functions: list[str] = []
-    request_timeout_s: float | None = None
-    enable_reflection: bool = True
-
     @property
     def grpc_servicer_func_callable(self) -> list[Callable[..., Any]]:
         """The functions. Raises ``ModuleNotFoundError`` or ``ValueError`` where one is not there."""
         return [servicers.imported(path) for path in self.grpc_servicer_functions]
 
 
-class LoggingConfig(_Options):
+_LoggingConfigFields: Any = _fields_of(options.LoggingConfig)
+
+
+class LoggingConfig(_LoggingConfigFields):
     """How replicas log. Where none is given there is no line for each request.
 
     Attributes:
@@ -579,13 +586,6 @@ class LoggingConfig(_Options):
     """
 
     model_config = ConfigDict(extra="forbid")
-    _kind = options.LoggingConfig
-
-    encoding: str = "TEXT"
-    log_level: int | str = "INFO"
-    logs_dir: str | None = None
-    enable_access_log: bool = True
-    additional_log_standard_attrs: list[str] = Field(default_factory=list)
 
     @field_validator("encoding", mode="before")
     @classmethod
@@ -609,7 +609,12 @@ class LoggingConfig(_Options):
         return list(dict.fromkeys(value))
 
 
-class TracingConfig(_Options):
+_TracingConfigFields: Any = _fields_of(
+    options.TracingConfig, sampling_ratio=Annotated[float, Field(ge=0, le=1)]
+)
+
+
+class TracingConfig(_TracingConfigFields):
     """Traces of requests by OpenTelemetry.
 
     Attributes:
@@ -628,12 +633,3 @@ class TracingConfig(_Options):
     """
 
     model_config = ConfigDict(extra="forbid")
-    _kind = options.TracingConfig
-
-    enabled: bool = Field(default_factory=lambda: options.TracingConfig().enabled)
-    exporter_import_path: str = Field(
-        default_factory=lambda: options.TracingConfig().exporter_import_path
-    )
-    sampling_ratio: float = Field(
-        default_factory=lambda: options.TracingConfig().sampling_ratio, ge=0, le=1
-    )
