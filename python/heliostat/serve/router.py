@@ -289,9 +289,9 @@ class Router(serving.RouterBase):
                 return None
             for rank in ranks:
                 loads = [self.loads[one] for one in rank if one in self.loads]
-                free = [one for one in loads if self._has_room(one)]
-                if free:
-                    load = min(free, key=lambda one: len(one.calls))
+                # Of equals the first, as the user's router has ranked them: nobody has had a turn.
+                load: Load | None = serving.Turns().pick(loads, self.targets.max_ongoing)
+                if load is not None:
                     taker = whose(list(self.waiting))
                     self.waiting.remove(taker)
                     taker.load = load

@@ -51,12 +51,12 @@ from heliostat.serve.controller.measurements import Measurements
 from heliostat.serve.controller.parts import App
 from heliostat.serve.controller.proxies import Proxies
 from heliostat.serve.controller.ranks import DeploymentRanks, Rank, RankUpdate
+from heliostat.serve.controller.replica_groups import ReplicaGroups
 from heliostat.serve.controller.storage import Storage
 from heliostat.serve.controller.told import EVERY_S, ApplicationReporter, written
 from heliostat.serve.controller.watch import Watches
 from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.options import (
-    GangPlacementStrategy,
     HTTPOptions,
     LoggingConfig,
     ProxyLocation,
@@ -74,11 +74,7 @@ from heliostat.serve.specs import (
     Targets,
 )
 from heliostat.util.explanation import why as explain
-from heliostat.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-from heliostat.util.scheduling_strategies import (
-    NodeAffinitySchedulingStrategy,
-    PlacementGroupSchedulingStrategy,
-)
+from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 logger = logging.getLogger("ray.serve")
 
@@ -118,7 +114,7 @@ class ServeController:
         self._tells = asyncio.Lock()
         self._now = Clock()
         self._actors: dict[str, Any] = {}
-        self._groups: dict[str, PlacementGroup] = {}  # of replicas; those of a gang have the same
+        self._groups = ReplicaGroups(self._save_soon)
         self._supervisor = ActorSupervisor(self._go, self._on_actor_started, self._on_actor_ended)
         self._reconfigured: list[str] = []  # replicas that have not taken a configuration yet
         self._tasks: set[asyncio.Task[None]] = set()
@@ -543,7 +539,7 @@ class ServeController:
         app = self._view.apps.get(key.app_name)
         route = (app.spec.route_prefix if app is not None else None) or ""
         try:
-            options |= self._place(action)
+            options |= self._groups.options(action)
             actor = (
                 ray.remote(ReplicaActor)
                 .options(
@@ -596,42 +592,10 @@ class ServeController:
         where = self._where.get(replica)
         return "" if where is None else where.node
 
-    def _place(self, action: Start) -> dict[str, Any]:
-        """Options that put a replica into its placement group, where it has one."""
-        config, gang = action.spec.config, action.gang
-        bundles, selectors = (
-            config.placement_group_bundles,
-            config.placement_group_bundle_label_selector,
-        )
-        if gang is None and bundles is None:
-            return {}
-        members = (action.replica,) if gang is None else gang.members
-        # A replica that takes nothing has a bundle all the same.
-        own = bundles or [config.resources() or {"CPU": 0.001}]
-        if action.replica not in self._groups:
-            strategy, gangs = config.placement_group_strategy, config.gang_scheduling_config
-            group = placement_group(
-                own * len(members),
-                strategy if gangs is None else GangPlacementStrategy(gangs.gang_placement_strategy),
-                name="" if gang is None else gang.group_of(action.deployment),
-                lifetime="detached",
-                bundle_label_selector=selectors and selectors * len(members),
-            )
-            self._groups |= dict.fromkeys(members, group)
-            self._save_soon()
-        index = members.index(action.replica) * len(own)
-        chosen = PlacementGroupSchedulingStrategy(self._groups[action.replica], index, True)
-        return {"scheduling_strategy": chosen}
-
     def _unplace(self, replica: str) -> None:
-        """Give the placement group of a replica that has ended back, once all of a gang have."""
+        """Forget where a replica was that has ended."""
         self._metadata.pop(replica, None)
-        group = self._groups.pop(replica, None)
-        if group is None:
-            return
-        if all(other.id != group.id for other in self._groups.values()):
-            remove_placement_group(group)
-        self._save_soon()
+        self._groups.give_back(replica)
 
     def _on_actor_started(self, actor: ActorID) -> None:
         self._apply(ActorStarted(actor))
@@ -795,13 +759,13 @@ class ServeController:
     def _save(self) -> None:
         self._is_saved = True
         if not self._is_over:
-            self._storage.save({**saved(self._machine), "groups": self._groups})
+            self._storage.save({**saved(self._machine), "groups": self._groups.saved()})
 
     def _recover(self, state: dict[str, Any]) -> None:
         """This process follows one that has died: its replicas are still there, or they are not."""
         self._machine = restored(state, self._now())
         self._view = self._machine.view
-        self._groups = state["groups"]
+        self._groups.restore(state["groups"])
         loop = asyncio.get_running_loop()
         for key, replica, *_ in state["replicas"]:
             known = self._view.deployment(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from heliostat.serve.options import DeploymentConfig
 
@@ -15,25 +15,13 @@ class Node(NamedTuple):
     free: Mapping[str, float]
 
 
-def needs(config: DeploymentConfig) -> dict[str, float]:
-    """Return the resources of a replica: amounts by name."""
-    options = config.ray_actor_options
-    asked: dict[str, Any] = {
-        "CPU": options.get("num_cpus", 1),
-        "GPU": options.get("num_gpus"),
-        "memory": options.get("memory"),
-        **(options.get("resources") or {}),
-    }
-    return {name: amount for name, amount in asked.items() if amount}
-
-
 def place(config: DeploymentConfig, nodes: Iterable[Node], taken: Iterable[str]) -> str | None:
     """The node with room that has the fewest of the deployment's replicas; ``None``: each has its most.
 
     ``taken``: the node of each of these replicas.
     """
     most = config.max_replicas_per_node
-    needed = needs(config)
+    needed = config.resources()
     there = list(taken)
     free = [
         node
