@@ -219,7 +219,7 @@ def test_small_neighbouring_files_share_a_task(
         pq.write_table(pa.table({"id": [2 * i, 2 * i + 1]}), tmp_path / f"{i:02}.parquet")
     few = rd.read_parquet(str(tmp_path)).materialize()
     assert [row["id"] for row in few.take_all()] == list(range(80))
-    assert few.num_blocks() == 4 * int(ray.cluster_resources()["CPU"])
+    assert few.num_blocks() == 2 * int(ray.cluster_resources()["CPU"])
     assert rd.read_parquet(str(tmp_path), override_num_blocks=40).materialize().num_blocks() == 40
 
 
