@@ -43,7 +43,8 @@ from heliostat.serve.controller.events import (
     Tick,
 )
 from heliostat.serve.controller.machine import Machine, restored, saved
-from heliostat.serve.options import AutoscalingConfig, DeploymentActorConfig, DeploymentConfig
+from heliostat.serve.deployment_config import DeploymentConfig
+from heliostat.serve.options import AutoscalingConfig, DeploymentActorConfig
 from heliostat.serve.schema import ApplicationStatus, ReplicaState
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
 

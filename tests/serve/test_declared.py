@@ -28,7 +28,8 @@ from heliostat.serve.controller.events import (
     Tick,
 )
 from heliostat.serve.controller.machine import Machine, restored, saved
-from heliostat.serve.options import AutoscalingConfig, AutoscalingPolicy, DeploymentConfig
+from heliostat.serve.deployment_config import DeploymentConfig
+from heliostat.serve.options import AutoscalingConfig, AutoscalingPolicy
 from heliostat.serve.schema import ApplicationStatus, ServeDeploySchema
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
 

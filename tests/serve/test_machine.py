@@ -34,12 +34,8 @@ from heliostat.serve.controller.events import (
 from heliostat.serve.controller.machine import Machine, restored, saved
 from heliostat.serve.controller.scaling import Scaler
 from heliostat.serve.deployment import configured
-from heliostat.serve.options import (
-    AutoscalingConfig,
-    AutoscalingContext,
-    AutoscalingPolicy,
-    DeploymentConfig,
-)
+from heliostat.serve.deployment_config import DeploymentConfig
+from heliostat.serve.options import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
 from heliostat.serve.schema import ApplicationStatus, ReplicaState
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec, scaled_from_outside
 

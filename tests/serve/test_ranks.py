@@ -21,7 +21,7 @@ STORE = 200 << 20
 if IS_HELIOSTAT:
     from heliostat.serve.controller.ranks import DeploymentRanks, Rank, Ranks
     from heliostat.serve.controller.spread import Node, place
-    from heliostat.serve.options import DeploymentConfig
+    from heliostat.serve.deployment_config import DeploymentConfig
     from heliostat.serve.specs import DeploymentID
 
 heliostat_only = pytest.mark.skipif(not IS_HELIOSTAT, reason="Heliostat's own rules")

@@ -16,11 +16,11 @@ from heliostat.core.platform.extras import required
 from heliostat.serve import local, specs
 from heliostat.serve.controller import actor as controller_actor
 from heliostat.serve.deployment import UNSET, Application, Deployment, build, configured
+from heliostat.serve.deployment_config import DeploymentConfig
 from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.handle import DeploymentHandle
 from heliostat.serve.options import (
     ControllerOptions,
-    DeploymentConfig,
     HTTPOptions,
     LoggingConfig,
     ProxyLocation,

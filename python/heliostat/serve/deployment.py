@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from heliostat.serve import asgi
+from heliostat.serve.deployment_config import DeploymentConfig
 from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.handle import DeploymentHandle
-from heliostat.serve.options import AutoscalingConfig, DeploymentConfig, check_route_prefix, of
+from heliostat.serve.options import AutoscalingConfig, check_route_prefix, of
 from heliostat.serve.specs import AppSpec, DeploymentSpec, code_version
 
 __all__ = ["Application", "Deployment"]

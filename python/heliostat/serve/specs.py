@@ -8,9 +8,9 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from heliostat.serve.deployment_config import DeploymentConfig
 from heliostat.serve.options import (
     BackpressureConfig,
-    DeploymentConfig,
     LoggingConfig,
     RequestRouterConfig,
     of,

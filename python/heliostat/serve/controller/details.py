@@ -15,8 +15,8 @@ from heliostat.serve import specs
 from heliostat.serve.controller import health
 from heliostat.serve.controller.parts import App, Replica
 from heliostat.serve.controller.view import DeploymentView, View
+from heliostat.serve.deployment_config import DeploymentConfig
 from heliostat.serve.options import (
-    DeploymentConfig,
     HTTPOptions,
     ProxyLocation,
     RequestRouterConfig,

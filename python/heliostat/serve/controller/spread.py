@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from heliostat.serve.options import DeploymentConfig
+from heliostat.serve.deployment_config import DeploymentConfig
 
 
 class Node(NamedTuple):

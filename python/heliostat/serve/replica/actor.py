@@ -29,12 +29,12 @@ from heliostat.serve.context import (
     RequestRow,
     request_context,
 )
+from heliostat.serve.deployment_config import DeploymentConfig
 from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableError
 from heliostat.serve.gang import GangContext
 from heliostat.serve.options import (
     AutoscalingConfig,
     BackpressureConfig,
-    DeploymentConfig,
     LoggingConfig,
     TracingConfig,
 )
