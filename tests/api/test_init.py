@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,24 @@ try:
 except ConnectionError as error:
     print(f"refused={error}".replace("\\n", " "))
 """
+
+
+@pytest.mark.contract("F0.04")
+def test_threads_that_begin_a_session_together_share_it(ray_down: None) -> None:
+    barrier, found = threading.Barrier(3), []
+
+    def begin() -> None:
+        barrier.wait()
+        context = ray.init(num_cpus=1, ignore_reinit_error=True)
+        found.append(context.address_info["session_dir"])
+
+    threads = [threading.Thread(target=begin) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3
+    assert len(set(found)) == 1
 
 
 @pytest.mark.contract("F0.04")

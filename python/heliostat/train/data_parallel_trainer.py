@@ -146,7 +146,7 @@ class DataParallelTrainer(BaseTrainer):
             return run_locally(self._spec())
         spec = self._spec()
         if not ray.is_initialized():
-            ray.init()
+            ray.init(ignore_reinit_error=True)  # another thread may be quicker
         from heliostat.train.controller.run import TrainRun
 
         with spec.storage.alone():

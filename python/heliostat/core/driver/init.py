@@ -182,7 +182,12 @@ def init(
         if include_dashboard:
             options = _with_dashboard(options, dashboard_host, dashboard_port)
         with ray_config.set_for_this_process(options.env):
-            begun = session.begin(options, job, _log_to_driver(log_to_driver))
+            try:
+                begun = session.begin(options, job, _log_to_driver(log_to_driver))
+            except session.BegunTwiceError:
+                if not ignore_reinit_error:
+                    raise
+                return _context()  # another thread was quicker
         page = "" if include_dashboard else " (`heliostat dashboard` opens its page)"
         logger.info("Started a local Heliostat instance: %s%s", begun.address.session_dir, page)
     else:
@@ -269,7 +274,7 @@ def _trace(hook: str | None, begun: session.Session) -> None:
 
 def _again(ignore: bool) -> RayContext:
     if not ignore:
-        raise session.begun_twice()
+        raise session.BegunTwiceError
     logger.info("Calling ray.init() again after it has already been called.")
     return _context()
 

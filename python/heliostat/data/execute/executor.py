@@ -59,7 +59,7 @@ class Executor:
 
     def run(self) -> Generator[Bundle, None, None]:
         """Yield the plan's blocks. Closing the iterator ends the execution."""
-        ray.is_initialized() or ray.init()
+        ray.is_initialized() or ray.init(ignore_reinit_error=True)
         self._limits = limits = Limits(self._context)
         if self._number is None:
             self._number = self._context._next_execution()

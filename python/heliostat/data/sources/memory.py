@@ -291,7 +291,7 @@ def cpus() -> int:
 
 def _connected() -> bool:
     if not ray.is_initialized():
-        ray.init()
+        ray.init(ignore_reinit_error=True)  # another thread may be quicker
     return True
 
 
