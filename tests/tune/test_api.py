@@ -14,6 +14,7 @@ from typing import Any
 import cloudpickle
 import pytest
 from ray import tune
+from ray.train import DataParallelTrainer
 from ray.tune.experiment.trial import Trial
 from ray.tune.logger import pretty_print
 from ray.tune.registry import get_trainable_cls, trainable_exists
@@ -163,6 +164,17 @@ def test_whatever_is_callable_is_registered(ray_start: Any, tmp_path: Path) -> N
     tune.register_trainable("called", Called())
     found = tune.run("called", storage_path=str(tmp_path), verbose=0)
     assert found.trials[0].last_result["score"] == 1
+
+
+@pytest.mark.heliostat_only("Ray's Train of the second generation has another text")
+def test_a_trainer_as_a_trainable_says_what_to_write() -> None:
+    with pytest.raises(tune.TuneError, match=r"def train_driver\(config\): DataParallelTrainer\("):
+        tune.Tuner(DataParallelTrainer(lambda: None))
+
+
+def test_a_number_of_samples_that_makes_no_sense_is_told_at_once() -> None:
+    with pytest.raises(ValueError, match="num_samples='3' must be a whole number"):
+        tune.TuneConfig(num_samples="3")  # type: ignore[arg-type] # that is what is tested
 
 
 def test_names_of_trainables() -> None:

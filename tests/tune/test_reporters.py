@@ -10,6 +10,7 @@ import cloudpickle
 import pytest
 from heliostat.tune.runner.trial import Trial
 from ray import tune
+from ray.train import TrainingFailedError
 
 # Workers do not import the modules of tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -38,6 +39,15 @@ def trials() -> list[Trial]:
         trial.error_text = "Traceback\nValueError: bad" if status == "ERROR" else ""
         made.append(trial)
     return made
+
+
+def test_an_error_is_shown_by_what_it_says_first() -> None:
+    advice = "Training failed: 1 of 1 workers failed.\n  rank 0 raised E: x\n\nTo restart, set ..."
+    failed = Trial("f", trial_id="t", config={}, status="ERROR")
+    failed.error = TrainingFailedError(advice)
+    failed.error_text = f"Traceback\nTrainingFailedError: {advice}"
+    shown = "TrainingFailedError: Training failed: 1 of 1 workers failed. rank 0 raised E: x"
+    assert failed.error_line() == shown
 
 
 def lines_of(reporter: Any, capsys: pytest.CaptureFixture[str]) -> list[str]:

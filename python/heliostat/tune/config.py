@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from heliostat.train.arguments import DEPRECATED, check_folder_name, whole
@@ -273,6 +274,10 @@ class TuneConfig:
     def __post_init__(self) -> None:
         if self.mode not in ("min", "max", None):
             raise ValueError(f"mode={self.mode!r} must be 'min' or 'max'.")
+        if not isinstance(self.num_samples, Real):
+            raise ValueError(
+                f"num_samples={self.num_samples!r} must be a whole number, or -1 for no end."
+            )
         if self.chdir_to_trial_dir != "DEPRECATED":
             raise DeprecationWarning(
                 "`chdir_to_trial_dir` is gone: set the environment variable RAY_CHDIR_TO_TRIAL_DIR."

@@ -48,8 +48,8 @@ class Progress:
         _print(self.line(trials))
         for trial in trials:
             if trial.status == "ERROR":
-                last = (trial.error_text.strip().splitlines() or ["it failed"])[-1]
-                _print(f"  {trial} failed: {last} (all of it: {folder}/{trial.folder}/error.txt)")
+                why = trial.error_line()
+                _print(f"  {trial} failed: {why} (all of it: {folder}/{trial.folder}/error.txt)")
         _print(f"Results are in {folder}, which {PAGE} shows")
 
     def line(self, trials: list[Trial]) -> str:

@@ -251,9 +251,7 @@ class _TableReporter(ProgressReporter):
 
     def _failed(self, trials: list[Trial]) -> list[str]:
         failed = [trial for trial in trials if trial.status == "ERROR"][: self._errors]
-        return [
-            f"{one} failed: {(one.error_text.strip().splitlines() or [''])[-1]}" for one in failed
-        ]
+        return [f"{one} failed: {one.error_line()}" for one in failed]
 
 
 class CLIReporter(_TableReporter):

@@ -166,7 +166,7 @@ class Tuner:
         self._variables = variables()
         check_checkpoints(self._trainable, self._run.checkpoint_config)
         if not ray.is_initialized() and not core_settings.flag("TUNE_DISABLE_AUTO_INIT"):
-            ray.init()
+            ray.init(ignore_reinit_error=True)  # another thread may be quicker
         run = self._run
         callbacks = CallbackList(_with_loggers(list(run.callbacks or [])))
         folder, store = self._open()

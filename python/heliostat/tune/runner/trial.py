@@ -12,6 +12,7 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from heliostat.core.platform import settings
+from heliostat.exceptions import RayTaskError
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune.aliases import Config, Report
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory, as_resources
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 PENDING, RUNNING, PAUSED = "PENDING", "RUNNING", "PAUSED"
 TERMINATED, ERROR = "TERMINATED", "ERROR"
+_MAX_ERROR_LINE = 400
 
 
 def _new_id() -> str:
@@ -180,6 +182,19 @@ class Trial:
     def _file_of_error(self, name: str) -> str | None:
         path = os.path.join(self.path, name)
         return path if self.error_text and os.path.exists(path) else None
+
+    def error_line(self) -> str:
+        """Its last error in a line: the first paragraph of the message, since advice and tracebacks of
+        other processes may follow.
+        """
+        error = self.error
+        while isinstance(error, RayTaskError) and error.cause is not None:
+            error = error.cause
+        if error is None:
+            return (self.error_text.strip().splitlines() or ["it left no text"])[-1].strip()
+        first = str(error).strip().split("\n\n")[0]
+        text = f"{type(error).__name__}: {' '.join(first.split())}".removesuffix(": ")
+        return text if len(text) <= _MAX_ERROR_LINE else text[:_MAX_ERROR_LINE] + "..."
 
     def get_error(self) -> str | None:
         """Return the text of its last error; None if it never failed."""

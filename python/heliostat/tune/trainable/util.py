@@ -43,6 +43,16 @@ def check(trainable: object) -> None:
     """Raise for what cannot be a trainable."""
     if is_class(trainable):
         return
+    from heliostat.train.data_parallel_trainer import DataParallelTrainer
+
+    if isinstance(trainable, DataParallelTrainer):
+        name = type(trainable).__name__
+        raise TuneError(
+            f"A {name} is not a trainable. Pass a function that makes one and calls its fit(): "
+            f"def train_driver(config): {name}(..., train_loop_config=config).fit(). "
+            "ray.tune.integration.ray_train.TuneReportCallback() in the callbacks of its RunConfig tells "
+            "the search what it reports."
+        )
     if inspect.isclass(trainable) or not callable(trainable):
         raise TuneError(
             f"A trainable is a function of a config, or a subclass of tune.Trainable, not {trainable!r}."

@@ -69,7 +69,7 @@ def _row(trial: Trial, metric: str | None, curve: list[tuple[float, float]]) -> 
         ended - took if has_times else None,
         ended if has_times else None,
         curve,
-        last_line(trial.error_text) if trial.status == "ERROR" else "",
+        trial.error_line() if trial.status == "ERROR" else "",
         trial.stopped_by,
     )
 
@@ -89,12 +89,6 @@ def earlier_curves(trials: Sequence[Trial], metric: str) -> dict[str, list[tuple
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
-
-
-def last_line(text: str) -> str:
-    """Return the last line of an error."""
-    lines = text.strip().splitlines()
-    return lines[-1].strip() if lines else "it left no text"
 
 
 def best_of(rows: Sequence[Row], mode: str | None) -> Row | None:
