@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,78 @@ def test_an_exception_ends_the_run_and_names_the_rank(fit: Any) -> None:
         fit(loop, 2)
     assert list(caught.value.worker_failures) == [1]
     assert isinstance(caught.value.worker_failures[1], ValueError)
+
+
+@pytest.mark.contract("F9.02", "F9.09")
+@pytest.mark.heliostat_only("Ray has another text")
+def test_a_failure_is_printed_once(fit: Any) -> None:
+    def loop() -> None:
+        raise ValueError("broken loop")
+
+    with pytest.raises(WorkerGroupError) as caught:
+        fit(loop, 1)
+    error = caught.value
+    printed = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    # The line that says what failed, then the traceback of the rank: its source line and its end.
+    assert printed.count("broken loop") == 3
+    assert "raised ValueError: broken loop" in printed
+    assert "controller/attempt.py" not in printed
+
+
+@pytest.mark.contract("F9.09", "F9.18")
+@pytest.mark.heliostat_only("Ray has another text")
+def test_a_failure_of_a_dataset_is_named_by_its_cause(
+    fit: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELIOSTAT_TRAIN_VIEW", "lines")
+
+    def divided(row: dict[str, Any]) -> dict[str, Any]:
+        return {"x": 1 / (row["id"] - 5)}
+
+    def loop() -> None:
+        for _ in train.get_dataset_shard("train").iter_batches():
+            pass
+
+    dataset = ray.data.range(20).map(divided)
+    with pytest.raises(WorkerGroupError, match="ZeroDivisionError") as caught:
+        fit(loop, 2, trainer={"datasets": {"train": dataset}})
+    shown = [line for line in capfd.readouterr().err.splitlines() if "failure: rank" in line]
+    assert len(shown) == 1
+    assert "raised UserCodeException: divided failed on row" in shown[0]
+    assert "Coordinator.take" not in shown[0]
+    for part in str(caught.value).split("\nRank ")[1:]:
+        assert part.count("in take\n    raise self._error") <= 1
+
+
+@pytest.mark.contract("F9.02")
+@pytest.mark.heliostat_only("Ray has another text")
+@pytest.mark.parametrize("where", ["function", "config"])
+def test_what_cannot_be_sent_to_the_workers_is_named(
+    fit: Any, where: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELIOSTAT_TRAIN_VIEW", "lines")
+    lock = threading.Lock()
+
+    def loop(config: dict[str, Any]) -> None:
+        if where == "function":
+            lock.acquire()
+
+    def plain(config: dict[str, Any]) -> None:
+        pass
+
+    with pytest.raises(ControllerError) as caught:
+        if where == "function":
+            fit(loop, 1, config={})
+        else:
+            fit(plain, 1, config={"a": {"guard": lock}})
+    text = str(caught.value)
+    begin = "`loop`" if where == "function" else "The train_loop_config of `plain`"
+    path = "lock" if where == "function" else "a.guard"
+    assert text.startswith(
+        f"TypeError: {begin} cannot be sent to the workers, because {path} (<unlo"
+    )
+    assert "Job" not in text
+    assert f"failure: {text}" in capfd.readouterr().err
 
 
 @pytest.mark.contract("F9.09")
@@ -146,6 +219,23 @@ def test_a_hung_rank_is_named_with_its_stack(fit: Any, monkeypatch: pytest.Monke
     text = str(caught.value)
     assert "Rank 1 did not arrive at report() number 1" in text
     assert "stuck_here" in text
+
+
+@pytest.mark.contract("F9.09")
+@pytest.mark.heliostat_only("Ray waits without an end")
+def test_looking_after_a_rank_that_never_reported_does_not_restart_its_time(
+    fit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELIOSTAT_TRAIN_SOLO_REPORT_S", "0.5")
+    monkeypatch.setenv("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", "3")
+
+    def loop() -> None:
+        if train.get_context().get_world_rank() == 1:
+            time.sleep(300)
+        train.report({"a": 1})
+
+    with pytest.raises(WorkerGroupError, match=r"did not arrive at report\(\) number 1 after 3 s"):
+        fit(loop, 2)
 
 
 @pytest.mark.heliostat_only("Ray waits without an end")
@@ -423,6 +513,33 @@ def test_a_function_that_fails_again_and_again_is_given_time(
 
     fit(loop, 1, failure_config=FailureConfig(max_failures=-1))
     assert pauses == [0.0, 0.0, 1.0, 2.0]
+
+
+@pytest.mark.contract("F9.02")
+def test_threads_train_side_by_side_in_a_session_that_they_begin(
+    run_driver: Any, tmp_path: Path
+) -> None:
+    script = f"""
+import threading
+from ray import train
+from ray.train import RunConfig, ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+found = {{}}
+
+def go(n):
+    def loop():
+        train.report({{"n": n}})
+    run = RunConfig(name=f"run-{{n}}", storage_path={str(tmp_path)!r})
+    trainer = DataParallelTrainer(loop, scaling_config=ScalingConfig(num_workers=1), run_config=run)
+    found[n] = trainer.fit().metrics["n"]
+
+threads = [threading.Thread(target=go, args=(n,)) for n in range(2)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(f"found={{sorted(found.items())}}")
+"""
+    assert run_driver(script).check().value("found") == "[(0, 0), (1, 1)]"
 
 
 @pytest.mark.contract("F9.02")

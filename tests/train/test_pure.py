@@ -234,6 +234,19 @@ def test_lines_for_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "restarting from the latest checkpoint" in text
 
 
+def test_the_latest_report_stands_before_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", out)
+    record = a_record()
+    view = LineView(record)
+    view.reported(record.reports[0])
+    view.failed(record.failures[0], "failure 1", "giving up")
+    view.finish()
+    text = out.getvalue()
+    assert text.count("report 5") == 1
+    assert text.index("report 5") < text.index("failure: ")
+
+
 def test_the_live_view() -> None:
     rich = pytest.importorskip("rich.console")
     from heliostat.train.view.live import LiveView

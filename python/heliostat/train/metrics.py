@@ -62,7 +62,7 @@ def _plain(value: Any, where: str) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     raise ValueError(
-        f"The metric {where!r} is a {type(value).__name__}, which cannot be stored. Report "
+        f"The metric {where!r} is of type {type(value).__name__}, which cannot be stored. Report "
         "numbers, strings, or lists and dicts of them; put other objects into a checkpoint."
     )
 

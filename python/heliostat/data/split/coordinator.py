@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -82,7 +83,7 @@ class Epoch:
             self._changed.wait_for(lambda: hand or self._row_split.ended or self._closed)
             self._hungry.discard(consumer)
             if self._error is not None:
-                raise self._error
+                raise _anew(self._error)
             if not hand:
                 return None
             bundle = hand.popleft()
@@ -172,6 +173,16 @@ class Coordinator:
     def stats(self) -> str:
         """The last epoch in words."""
         return self._epoch.executor.stats.text() if self._epoch is not None else ""
+
+
+def _anew(error: BaseException) -> BaseException:
+    """Return an error to raise for one consumer: raising the same one in each adds to its traceback."""
+    try:
+        again = copy.copy(error)
+    except Exception:  # of a class that cannot be made from its arguments
+        return error
+    again.__cause__ = error.__cause__
+    return again.with_traceback(error.__traceback__)
 
 
 def _named(execution: int | None) -> str:

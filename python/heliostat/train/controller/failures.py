@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from heliostat.exceptions import RayTaskError
 from heliostat.train.config import FailureConfig
 from heliostat.train.messages import WorkerInfo
 
@@ -39,11 +40,18 @@ class RankFailure:
         where = f" (pid {self.info.pid} on {self.info.node_ip})" if self.info else ""
         if self.died:
             return f"rank {self.rank}{where} died: {_cut(_cause_of_death(str(self.error)))}"
-        text = str(self.error).strip().splitlines()
-        name = type(self.error).__name__
+        error = _raised(self.error)
+        text, name = str(error).strip().splitlines(), type(error).__name__
         if self.is_echo:
             return f"rank {self.rank}{where} raised {name}: its connection to another rank broke"
         return f"rank {self.rank}{where} raised {name}" + (f": {_cut(text[0])}" if text else "")
+
+
+def _raised(error: BaseException) -> BaseException:
+    """The exception of the user's code, where it came through tasks: their text is a traceback."""
+    while isinstance(error, RayTaskError) and isinstance(error.cause, Exception):
+        error = error.cause
+    return error
 
 
 def _cut(line: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import reprlib
 import tempfile
 from dataclasses import replace
 from typing import Any
@@ -17,6 +19,7 @@ from heliostat.train.memory.keepers import Keepers
 from heliostat.train.memory.versions import MemoryOffer
 from heliostat.train.messages import Assignment, Job
 from heliostat.train.replicas.words import Seat
+from heliostat.util import inspect_serializability
 
 
 class CoordinatorLost(Exception):
@@ -29,6 +32,23 @@ class CoordinatorLost(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+def _unsent(job: Job) -> str:
+    """The sentence that workers cannot get a job, with the parts that cannot be pickled; "": they can."""
+    name = f"`{getattr(job.function, '__name__', 'train_loop_per_worker')}`"
+    parts = {name: job.function, f"The train_loop_config of {name}": job.config}
+    for what, part in parts.items():
+        fine, failures = inspect_serializability(part, what, print_file=io.StringIO())
+        if not fine:
+            found = sorted((".".join(one.path[1:]), reprlib.repr(one.obj)) for one in failures)
+            names = ", ".join(f"{inner or 'it'} ({value})" for inner, value in found)
+            return (
+                f"{what} cannot be sent to the workers, because {names} cannot be pickled. Make locks, "
+                "open files, connections and models on a GPU inside the function: then each worker "
+                "has its own."
+            )
+    return ""
 
 
 class Launcher:
@@ -61,13 +81,7 @@ class Launcher:
         try:
             return ray.put(job)
         except Exception as error:
-            name = getattr(job.function, "__name__", "the training function")
-            raise ControllerError(
-                TypeError(
-                    f"`{name}` or its train_loop_config cannot be sent to the workers: {error}. "
-                    "Open files, locks, connections and models on a GPU inside of the function."
-                )
-            ) from error
+            raise ControllerError(TypeError(_unsent(job) or f"{error}")) from None
 
     def prepare(self, begun: Any) -> str | None:
         """Set up the framework on the workers; returns the checkpoint to begin from.

@@ -384,7 +384,7 @@ class TrainRun:
         if not restart and preempted:
             raise PreemptionError(self._resizer.info) from failures[0].error
         if not restart:
-            raise WorkerGroupError(text, exceptions) from failures[0].error
+            raise WorkerGroupError(text, exceptions)  # the text has the tracebacks
         self._keep(result)
         if not failures[0].died and not self.record.has_reported:
             self._pause(self._pauses.next_s(), "training failed again before its first report.")
@@ -590,9 +590,11 @@ class TrainRun:
         problem = self._results.write_page(error)
         if problem:
             self._note(problem)
+        if isinstance(error, ControllerError):
+            self._view.note(f"failure: {str(error).splitlines()[0]}")
         self._view.finish()
         if error is not None:
-            raise error
+            raise error.with_traceback(None)  # its frames are of this loop; a cause keeps its own
         return self._results.build(self._book, self._values)
 
 

@@ -19,6 +19,8 @@ class Round:
     arrived: dict[int, Any] = field(default_factory=dict)
     opened_at: float = 0.0
     warned_at: float = 0.0
+    # When its missing ranks were last asked whether they will come.
+    asked_at: float = 0.0
 
 
 @dataclass
@@ -49,7 +51,7 @@ class Rendezvous:
             raise ValueError(f"rank {rank} is not in a group of {self.world_size}")
         round_ = self.rounds.get(index)
         if round_ is None:
-            round_ = self.rounds[index] = Round(index, opened_at=now, warned_at=now)
+            round_ = self.rounds[index] = Round(index, opened_at=now, warned_at=now, asked_at=now)
         if rank in round_.arrived:
             raise ValueError(f"rank {rank} arrived twice at call {index}")
         round_.arrived[rank] = payload

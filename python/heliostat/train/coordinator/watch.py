@@ -159,7 +159,7 @@ class Watch:
             stacks = await self._stacks(missing)
             text = self._describe(kind, round_, missing, age, stacks)
             self._emit("missing", {"ranks": missing, "text": text})
-        elif kind == REPORT and age > settings.solo_report_s:
+        elif kind == REPORT and now - round_.asked_at > settings.solo_report_s:
             await self._excuse_silent(round_, missing)
 
     async def _excuse_silent(self, round_: Round, missing: list[int]) -> None:
@@ -173,7 +173,7 @@ class Watch:
         for look in range(2):
             stacks = await self._stacks(missing)
             if not all(looks_blocked_in_collective(stacks[r]) for r in missing):
-                round_.opened_at = time.monotonic()  # look again after a while
+                round_.asked_at = time.monotonic()  # look again after a while
                 return
             if look == 0:
                 await asyncio.sleep(min(1.0, self._settings.solo_report_s))

@@ -64,16 +64,20 @@ class LineView(View):
         self._say(text)
 
     def failed(self, failure: Failure, budget: str, then: str) -> None:
+        self._show_latest()
         self._say(f"failure: {failure.title} ({budget})")
         self._say(then)
 
     def note(self, text: str) -> None:
         self._say(text)
 
-    def finish(self) -> None:
+    def _show_latest(self) -> None:
         latest = self.record.latest
         if latest is not None and latest is not self._shown:
             self._show(latest)
+
+    def finish(self) -> None:
+        self._show_latest()
         self._say(summary(self.record))
         if text := sentence(self.record.step_times):
             self._say(f"steps: {text}")
