@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import threading
@@ -68,11 +69,13 @@ def test_a_value_that_cannot_be_sent_does_not_cost_the_run(fit: Any) -> None:
 
 @pytest.mark.contract("F9.27")
 @pytest.mark.heliostat_only("Ray hands on what torch trips over")
-def test_a_backend_that_torch_does_not_know(fit: Any) -> None:
+def test_a_backend_that_torch_does_not_know(fit: Any, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     config = TorchConfig(backend="glooo")
     with pytest.raises(WorkerGroupError, match=r"TorchConfig\(backend='glooo'\): torch knows gloo"):
-        fit(lambda: None, 1, torch=True, trainer={"torch_config": config})
+        fit(lambda: None, 2, torch=True, trainer={"torch_config": config})
+    gc.collect()
+    assert "Unhandled error" not in capfd.readouterr().err
 
 
 @pytest.mark.contract("F9.26", "F9.27", "F9.33")

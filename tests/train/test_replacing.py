@@ -160,3 +160,29 @@ def test_what_is_more_than_a_broken_connection_comes_first() -> None:
     death = RankFailure(2, OSError("killed by signal 9"), died=True)
     assert by_cause([broken, cause, death]) == [death, cause, broken]
     assert broken.title() == "rank 0 raised RuntimeError: its connection to another rank broke"
+
+
+def test_what_all_ranks_raise_is_shown_once() -> None:
+    from heliostat.train.config import FailureConfig
+    from heliostat.train.controller.failures import FailurePolicy, describe
+
+    error = RuntimeError(
+        'Error(s) in loading state_dict:\n\tMissing key(s): "bias".\n\tsize mismatch'
+    )
+    same = "Traceback (most recent call last):\nRuntimeError: Error(s)"
+    failures = [RankFailure(rank, error, same) for rank in range(3)]
+    failures.append(RankFailure(3, ValueError("of the loop"), "Traceback of rank 3"))
+    text = describe(failures, 4, FailurePolicy(FailureConfig()))
+    title = 'raised RuntimeError: Error(s) in loading state_dict: Missing key(s): "bias".'
+    assert failures[0].title() == f"rank 0 {title}"
+    assert text.count(same) == 1
+    loaded = IndexError(
+        "Caught it in worker 0.\nOriginal Traceback (most ...):\n  File\nIndexError: row 3"
+    )
+    assert (
+        RankFailure(0, loaded)
+        .title()
+        .endswith("IndexError: Caught it in worker 0. IndexError: row 3")
+    )
+    assert f"\nRanks 0, 1, 2:\n{same}" in text
+    assert "\nRank 3:\nTraceback of rank 3" in text

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from heliostat.train.arguments import DEPRECATED, check_folder_name, whole
@@ -274,7 +273,7 @@ class TuneConfig:
     def __post_init__(self) -> None:
         if self.mode not in ("min", "max", None):
             raise ValueError(f"mode={self.mode!r} must be 'min' or 'max'.")
-        if not isinstance(self.num_samples, Real):
+        if whole(self.num_samples) is None and self.num_samples != float("inf"):
             raise ValueError(
                 f"num_samples={self.num_samples!r} must be a whole number, or -1 for no end."
             )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from heliostat.exceptions import RayTaskError
 from heliostat.train.config import FailureConfig
+from heliostat.train.coordinator.attempt import ranks_text
 from heliostat.train.messages import WorkerInfo
 
 _MAX_TRACEBACKS, _MAX_TITLE = 3, 400
@@ -41,10 +42,10 @@ class RankFailure:
         if self.died:
             return f"rank {self.rank}{where} died: {_cut(_cause_of_death(str(self.error)))}"
         error = _raised(self.error)
-        text, name = str(error).strip().splitlines(), type(error).__name__
+        text, name = _first_line(str(error)), type(error).__name__
         if self.is_echo:
             return f"rank {self.rank}{where} raised {name}: its connection to another rank broke"
-        return f"rank {self.rank}{where} raised {name}" + (f": {_cut(text[0])}" if text else "")
+        return f"rank {self.rank}{where} raised {name}" + (f": {_cut(text)}" if text else "")
 
 
 def _raised(error: BaseException) -> BaseException:
@@ -52,6 +53,14 @@ def _raised(error: BaseException) -> BaseException:
     while isinstance(error, RayTaskError) and isinstance(error.cause, Exception):
         error = error.cause
     return error
+
+
+def _first_line(text: str) -> str:
+    """The first line of a message, with the next one where it only begins a list."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[1].startswith("Original Traceback"):  # of torch's DataLoader
+        return f"{lines[0]} {lines[-1]}"
+    return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
 
 
 def _cut(line: str) -> str:
@@ -145,10 +154,14 @@ def describe(
     lines += [f"  {f.title()}, before that, and was not replaced yet" for f in not_replaced[:16]]
     # What the others raise once a peer is gone is much the same everywhere.
     shown = failures[: died + 1] if died else failures
-    for failure in shown[:_MAX_TRACEBACKS]:
+    ranks: dict[str, list[int]] = {}  # of each text: most failures are the same on all ranks
+    for failure in shown:
         text = failure.traceback or (str(failure.error) if failure.died else "")
-        if text.strip():
-            lines.append(f"\nRank {failure.rank}:\n{text.rstrip()}")
+        ranks.setdefault(text.strip(), []).append(failure.rank)
+    ranks.pop("", None)
+    for text, those in list(ranks.items())[:_MAX_TRACEBACKS]:
+        more = f" and {len(those) - 16} more" if len(those) > 16 else ""
+        lines.append(f"\n{ranks_text(those[:16]).capitalize()}{more}:\n{text}")
     if policy.config.max_failures == 0 and not preempted:
         lines.append(
             "\nTo restart from the latest checkpoint after a failure, set "

@@ -181,7 +181,8 @@ class Watch:
             return
         text = (
             f"Only {ranks_text(sorted(round_.arrived))} called report(); "
-            f"{ranks_text(missing)} wait in a collective operation and never did. From now on "
+            f"{ranks_text(missing)} {'waits' if len(missing) == 1 else 'wait'} in a collective operation "
+            "and never did. From now on "
             "report() does not wait for them. Call report() on every rank (with checkpoint=None "
             "where there is none) to keep the ranks in step."
         )

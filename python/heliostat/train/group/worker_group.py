@@ -26,6 +26,8 @@ _ROOM_S = 2.0
 _ELSEWHERE_S = 1.0
 # How long workers may take to say that they live.
 _ANSWER_S = 5.0
+# How long other workers may take to fail as one just has.
+_ALIKE_S = 1.0
 # How often a run that has lost its room looks for it.
 _LOOK_S = 0.5
 
@@ -332,8 +334,19 @@ class WorkerGroup:
 
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Call ``function`` on every worker; returns the results in the order of the ranks."""
-        result: list[Any] = ray.get(self.execute_async(function, *args, **kwargs))
-        return result
+        return self.results(self.execute_async(function, *args, **kwargs))
+
+    def results(self, refs: list[Any]) -> list[Any]:
+        """What calls on several workers return. Raises the first error; those that are alike are not told."""
+        try:
+            found: list[Any] = ray.get(refs)
+        except ray.exceptions.RayError:
+            # An error that nobody has read would be printed as unhandled.
+            for ref in ray.wait(refs, num_returns=len(refs), timeout=_ALIKE_S)[0]:
+                with contextlib.suppress(ray.exceptions.RayError):
+                    ray.get(ref)
+            raise
+        return found
 
     def execute_single_async(
         self, rank: int, function: Callable[..., Any], *args: Any, **kwargs: Any

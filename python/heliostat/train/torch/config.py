@@ -297,7 +297,7 @@ class TorchBackend(Backend):
         address, port = worker_group.execute_single(
             0, process_group.open_store, backend_config.init_method, world_size, options[2]
         )
-        ray.get(
+        worker_group.results(
             [
                 worker_group.execute_single_async(
                     rank,
