@@ -136,7 +136,7 @@ def test_metrics_that_cannot_be_stored(fit: Any) -> None:
     def loop() -> None:
         train.report({"model": {"weights": object()}})
 
-    with pytest.raises(WorkerGroupError, match="'model/weights' is a object"):
+    with pytest.raises(WorkerGroupError, match="'model/weights' is of type object"):
         fit(loop, 1)
 
 
