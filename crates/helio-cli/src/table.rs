@@ -12,6 +12,9 @@ const ID: usize = 9;
 /// Other cells are made no narrower than that before columns are left out.
 const NARROW: usize = 10;
 const BETWEEN: usize = 2;
+/// The columns that say what a row is and how it is: others are left out before these.
+const LEFT_OUT_LAST: [&str; 8] =
+    ["name", "class_name", "state", "status", "task_status", "is_alive", "severity", "success"];
 /// Names are made no narrower than that before columns are left out.
 const NAME: usize = 24;
 /// The length of a name's end that is kept, in characters.
@@ -37,8 +40,8 @@ pub(crate) fn whole(rows: &[Row], columns: &[&str]) -> String {
 }
 
 /// The same within so many characters: what is the same in another column or empty in all rows is left out, then ids of other
-/// things and long texts are cut, and then columns are left out from the right. A last line says which, if any
-/// of these have values.
+/// things and long texts are cut, and then columns are left out: from the right, those of [`LEFT_OUT_LAST`] behind all
+/// others. A last line says which.
 pub(crate) fn within(width: usize, rows: &[Row], columns: &[&str]) -> String {
     let mut lines = cells(rows, columns);
     if wide(&lines) <= width {
@@ -71,14 +74,17 @@ pub(crate) fn within(width: usize, rows: &[Row], columns: &[&str]) -> String {
         let to = least(place).max(of[place].saturating_sub(over));
         lines.iter_mut().for_each(|line| cut(&mut line[place], to));
     }
-    let mut left_out = Vec::new();
+    let full = names.clone();
     while wide(&lines) > width && names.len() > 1 {
-        lines.iter_mut().for_each(|line| drop(line.pop()));
-        left_out.extend(names.pop());
+        let is_less = |name: &&str| !LEFT_OUT_LAST.contains(name);
+        let less = names[1..].iter().rposition(is_less).map(|place| place + 1);
+        let place = less.unwrap_or(names.len() - 1);
+        lines.iter_mut().for_each(|line| drop(line.remove(place)));
+        names.remove(place);
     }
     let mut text = written(&lines);
+    let left_out: Vec<&str> = full.into_iter().filter(|name| !names.contains(name)).collect();
     if !left_out.is_empty() {
-        left_out.reverse();
         let said =
             format!("Too wide to show here: {}. Use --wide to see them.", left_out.join(", "));
         text.push_str(&folded(&said, width));
@@ -207,6 +213,8 @@ mod tests {
             assert!(text.contains(id), "{text}");
             assert!(!text.contains("FUNC") && !text.contains("ERROR"), "{text}");
         }
+        let text = within(80, &rows, &columns);
+        assert!(text.contains("NAME") && text.contains("FINISHED"), "how the row is stays: {text}");
         let text = within(120, &rows, &columns);
         assert!(text.contains("ffeeddcc…") && text.contains("It waits for"), "{text}");
         assert!(whole(&rows, &columns).contains("FUNC"));

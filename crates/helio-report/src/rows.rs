@@ -16,6 +16,7 @@ mod cells;
 
 use cells::{hex, quantities, row, text, time};
 
+pub(crate) use calls::process_numbers;
 pub(crate) use calls::{
     OTHERS, Told, call, call_name, constructor, outcome, parent, standing, way,
 };

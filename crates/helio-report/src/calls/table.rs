@@ -246,10 +246,7 @@ impl Calls {
 
     /// The numbers of processes, of answers about workers.
     pub fn add_processes(&mut self, answers: &[Answer]) {
-        for answer in answers {
-            self.pids.insert(answer.worker_id, answer.pid);
-            self.pids.extend(answer.workers.iter().map(|worker| (worker.worker_id, worker.pid)));
-        }
+        self.pids.extend(answers.iter().flat_map(rows::process_numbers));
     }
 
     /// Adds what processes told: all that they know (`is_whole`), or what has changed since they were asked before.

@@ -45,7 +45,11 @@ fn answers() -> (Vec<Answer>, Vec<Answer>, Vec<ActorInfo>) {
         task(2, "g", TaskPhase::Sent),
         failed,
         task(4, "g", TaskPhase::Sent),
-        TaskRow { why: "no worker".to_owned(), ..task(5, "g", TaskPhase::WaitsForWorker) },
+        TaskRow {
+            why: "no worker".to_owned(),
+            worker_id: WorkerId::NIL,
+            ..task(5, "g", TaskPhase::WaitsForWorker)
+        },
         TaskRow { actor_id, ..task(6, "add", TaskPhase::Finished) },
     ];
     let heard = |number, maker, phase| TaskRow {
@@ -82,7 +86,8 @@ fn answers() -> (Vec<Answer>, Vec<Answer>, Vec<ActorInfo>) {
         address: WorkerAddress { worker_id: worker(4), ..WorkerAddress::default() },
         ..ActorInfo::default()
     };
-    (vec![driver, runner, over], Vec::new(), vec![info])
+    let daemon = Answer { pid: 77, ..Answer::default() };
+    (vec![driver, runner, over], vec![daemon], vec![info])
 }
 
 fn of(calls: &Calls) -> Vec<Row> {
@@ -101,8 +106,11 @@ fn rows_of_the_table_are_those_that_are_made_of_the_answers() {
     let expected = sorted(rows::tasks(&answers, &processes, &actors).collect());
     let mut calls = Calls::default();
     calls.set_actors(&actors);
+    calls.add_processes(&processes);
     calls.add(&answers, true);
     assert_eq!(sorted(of(&calls)), expected);
+    let waits = expected.iter().find(|row| row["why"] == "no worker").unwrap();
+    assert_eq!(waits["worker_pid"], Value::Null, "the daemon's number is not that of a worker");
     assert_eq!(calls.summary(), summary::tasks(&expected, &[]));
     // Answers of one process after the other make no difference, nor does hearing them twice.
     let mut calls = Calls::default();

@@ -25,8 +25,7 @@ pub fn tasks<'a>(
         actors.iter().map(|actor| (actor.actor_id, actor.class_name.as_str())).collect();
     let mut pids: BTreeMap<WorkerId, u32> = BTreeMap::new();
     for answer in processes.iter().chain(answers) {
-        pids.insert(answer.worker_id, answer.pid);
-        pids.extend(answer.workers.iter().map(|worker| (worker.worker_id, worker.pid)));
+        pids.extend(process_numbers(answer));
     }
     let known = Tellers::of(answers);
     let queued: BTreeSet<TaskId> = answers
@@ -55,6 +54,14 @@ pub fn tasks<'a>(
         })
     });
     rows.chain(actors.iter().filter(|actor| !actor.is_unlisted).map(constructor))
+}
+
+/// The numbers of the processes that an answer names. A daemon answers without an id of a worker, and a call that waits has
+/// none: the daemon's number is not that of the call's process.
+pub(crate) fn process_numbers(answer: &Answer) -> impl Iterator<Item = (WorkerId, u32)> + '_ {
+    let own = std::iter::once((answer.worker_id, answer.pid));
+    let others = answer.workers.iter().map(|worker| (worker.worker_id, worker.pid));
+    own.chain(others).filter(|(worker_id, _)| !worker_id.is_nil())
 }
 
 /// A call as it is known: its row as a process told it, and what others say of it.
