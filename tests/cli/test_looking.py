@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 import ray
+from heliostat import _heliostat
 from heliostat.core.debug import stacks
 from helpers.harness import clean_env, wait_until
 
@@ -430,3 +431,11 @@ def test_a_cluster_in_one_file(tmp_path: Path, run: Run) -> None:
         assert archive.getnames() == ["cluster-dump/about.txt"]
     said = run("cluster-dump", "cluster.yaml", fails=True)
     assert "exec cluster.yaml" in said
+
+
+def test_logs_of_a_scripts_own_cluster_are_named_where_there_is_no_server(run: Run) -> None:
+    said = run("logs", fails=True)
+    folder = f"{_heliostat.session()['session_dir']}/logs"
+    assert "include_dashboard=True" in said, said
+    assert folder in said, said
+    assert "--dashboard-host" not in said, said

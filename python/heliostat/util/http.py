@@ -156,6 +156,12 @@ def server_url(address: str | None) -> str:
     found = next((node.webui_url for node in here if node.webui_url), None)
     if found:
         return f"http://{found}"  # of this machine: nothing is heard on the way
+    if own := next((node for node in here if node.is_head), None):
+        raise ConnectionError(
+            "The cluster that runs on this machine has no dashboard to ask, as a script started it "
+            "without one. Pass include_dashboard=True to ray.init() in the script. The cluster's "
+            f"logs are in {own.session_dir}/logs."
+        )
     if wanted in (None, "", "auto", "local"):
         # A machine that has joined: its head has the server.
         wanted = next((node.control_address for node in here if node.control_address), None)
