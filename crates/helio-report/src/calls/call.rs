@@ -18,7 +18,7 @@ pub(super) const OF_NAME: u32 = (TaskPhase::ALL.len() * KINDS.len()) as u32;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) key: Key,
-    /// The slot of another attempt.
+    /// The slot of another attempt, or of another call whose id has the same word.
     pub(super) other: u32,
     /// The question about all that there is in, or after, which it was told of.
     pub(super) round: u32,

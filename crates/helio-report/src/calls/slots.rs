@@ -4,10 +4,11 @@
 //! state passes over most blocks, and who looks at all calls reads memory in a row.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, BuildHasherDefault};
 
 use helio_proto::inspect::TaskPhase;
 use helio_types::TaskId;
-use helio_types::hash::IdMap;
+use helio_types::hash::{IdHasher, IdMap};
 
 use super::call::{Call, Key};
 
@@ -73,14 +74,22 @@ pub(super) fn phase_bit(phase: TaskPhase) -> u32 {
 /// The bits of the phases of calls that are not over.
 pub(super) const OPEN: u32 = !(1 << (TaskPhase::Finished as u32) | 1 << (TaskPhase::Failed as u32));
 
+/// Half a hash of an id: an index of a million ids themselves would be three times as large, and slower to look into.
+fn word(id: TaskId) -> u32 {
+    let word = BuildHasherDefault::<IdHasher>::default().hash_one(id) as u32;
+    // In tests many calls have the same.
+    if cfg!(test) { word % 0x8000 } else { word }
+}
+
 /// All calls. A slot has a number, which goes round.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     blocks: VecDeque<Block>,
     /// The number of the first slot of the first block.
     first: u32,
-    /// The slot of an attempt of each call; the others follow by [`Call::other`].
-    by_id: IdMap<TaskId, u32>,
+    /// The slot of one of the calls whose ids have the same [`word`], and of their attempts; the others follow by
+    /// [`Call::other`].
+    by_word: IdMap<u32, u32>,
     len: usize,
 }
 
@@ -106,19 +115,19 @@ impl Slots {
 
     /// The attempts of a call.
     pub(super) fn of(&self, id: TaskId) -> impl Iterator<Item = &Call> {
-        let first = self.by_id.get(&id).copied().unwrap_or(NOWHERE);
-        let mut next = first;
-        std::iter::from_fn(move || {
+        let mut next = self.by_word.get(&word(id)).copied().unwrap_or(NOWHERE);
+        let alike = std::iter::from_fn(move || {
             (next != NOWHERE).then(|| {
                 let call = self.at(next);
                 next = call.other;
                 call
             })
-        })
+        });
+        alike.filter(move |call| call.key.0 == id)
     }
 
     fn slot(&self, key: &Key) -> Option<u32> {
-        let mut slot = *self.by_id.get(&key.0)?;
+        let mut slot = *self.by_word.get(&word(key.0))?;
         while slot != NOWHERE {
             let call = self.at(slot);
             if call.key == *key {
@@ -160,7 +169,7 @@ impl Slots {
         if let Some(block) = self.blocks.back_mut() {
             let place = (blocks - 1) * BLOCK + block.calls.len();
             let slot = self.first.wrapping_add(place as u32);
-            call.other = self.by_id.insert(call.key.0, slot).unwrap_or(NOWHERE);
+            call.other = self.by_word.insert(word(call.key.0), slot).unwrap_or(NOWHERE);
             block.enter(&call);
             block.calls.push(call);
             self.len += 1;
@@ -172,7 +181,8 @@ impl Slots {
     pub(super) fn take(&mut self, key: &Key) -> Option<Call> {
         let slot = self.slot(key)?;
         let call = *self.at(slot);
-        let first = self.by_id.get(&key.0).copied().unwrap_or(NOWHERE);
+        let word = word(key.0);
+        let first = self.by_word.get(&word).copied().unwrap_or(NOWHERE);
         if first != slot {
             let mut before = first;
             while self.at(before).other != slot {
@@ -180,9 +190,9 @@ impl Slots {
             }
             self.at_mut(before).other = call.other;
         } else if call.other == NOWHERE {
-            self.by_id.remove(&key.0);
+            self.by_word.remove(&word);
         } else {
-            self.by_id.insert(key.0, call.other);
+            self.by_word.insert(word, call.other);
         }
         let (block, place) = self.place(slot);
         self.blocks[block].leave(&call);

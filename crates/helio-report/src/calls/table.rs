@@ -83,6 +83,14 @@ impl Group {
     }
 }
 
+/// Calls that were put in one after the other, of one process and one group: mostly the next one is like them.
+#[derive(Debug, Default)]
+struct Run {
+    teller: u32,
+    group: GroupId,
+    count: u64,
+}
+
 /// The table of calls, with its indexes and the texts that calls share.
 #[derive(Debug, Default)]
 pub struct Calls {
@@ -90,6 +98,8 @@ pub struct Calls {
     pub(super) counts: IdMap<GroupId, u64>,
     /// The counts of those that each process told of, by its number and the group.
     pub(super) of_tellers: IdMap<u64, u64>,
+    /// The calls put in last, which are in neither count yet.
+    run: Run,
     /// Number of times that everything was told.
     pub(super) round: u32,
     /// Grows with each change that somebody could see.
@@ -160,14 +170,25 @@ impl Calls {
     fn put_at(&mut self, slot: Option<u32>, call: Call) {
         let group = group_of(&call);
         if let Some(before) = self.all.put(slot, call) {
-            let same = group_of(&before);
-            if (before.teller, same) == (call.teller, group) {
+            if (before.teller, group_of(&before)) == (call.teller, group) {
                 return;
             }
             self.uncount(&before);
         }
-        *self.counts.entry(group).or_default() += 1;
-        *self.of_tellers.entry(of_teller(call.teller, group)).or_default() += 1;
+        if (self.run.teller, self.run.group) != (call.teller, group) {
+            self.count_run();
+            self.run = Run { teller: call.teller, group, count: 0 };
+        }
+        self.run.count += 1;
+    }
+
+    /// Counts those that were put in last. Whoever puts in calls does so before anybody reads the counts.
+    fn count_run(&mut self) {
+        let Run { teller, group, count } = std::mem::take(&mut self.run);
+        if count > 0 {
+            *self.counts.entry(group).or_default() += count;
+            *self.of_tellers.entry(of_teller(teller, group)).or_default() += count;
+        }
     }
 
     fn take(&mut self, key: &Key) -> Option<Call> {
@@ -178,6 +199,10 @@ impl Calls {
 
     fn uncount(&mut self, call: &Call) {
         let group = group_of(call);
+        if (self.run.teller, self.run.group) == (call.teller, group) && self.run.count > 0 {
+            self.run.count -= 1;
+            return;
+        }
         count_less(&mut self.counts, group);
         count_less(&mut self.of_tellers, of_teller(call.teller, group));
     }
@@ -202,6 +227,7 @@ impl Calls {
                 }
             }
         }
+        self.count_run();
     }
 
     fn add_constructor(&mut self, info: &ActorInfo) {
@@ -284,10 +310,18 @@ impl Calls {
         let told: BTreeSet<WorkerId> = answers.iter().map(|answer| answer.worker_id).collect();
         self.set_queues(answers, is_whole.then_some(&told));
         // Makers first: what others have heard counts where the maker does not know better.
+        let mut has_hearsay = false;
         for is_hearsay in [false, true] {
+            if is_hearsay && !has_hearsay {
+                break;
+            }
             for answer in answers.iter().filter(|answer| !answer.tasks.is_empty()) {
                 let teller = self.workers.number(&Some(answer.worker_id));
-                for task in answer.tasks.iter().filter(|task| task.is_hearsay == is_hearsay) {
+                for task in &answer.tasks {
+                    has_hearsay |= task.is_hearsay;
+                    if task.is_hearsay != is_hearsay {
+                        continue;
+                    }
                     let key = (task.task_id, task.attempt);
                     // The maker has counted what it gave no row.
                     if is_hearsay && told.contains(&task.maker) && self.all.get(&key).is_none() {
@@ -300,6 +334,7 @@ impl Calls {
         if self.all.len() > CALLS_MAX {
             self.evict();
         }
+        self.count_run();
     }
 
     /// Drops the calls that were open and of which nobody tells any more.

@@ -326,3 +326,27 @@ fn the_task_stream_is_what_runs_and_the_latest_and_nothing_else_is_looked_at() {
     let none = calls.stream(1, None, 0);
     assert!(none.calls.is_empty() && none.is_cut);
 }
+
+#[test]
+fn calls_whose_ids_have_the_same_word_are_told_apart_and_counted() {
+    // More than there are words in tests.
+    const ALL: u64 = 40_000;
+    let mut calls = Calls::default();
+    let told = |phase| Answer {
+        worker_id: worker(1),
+        tasks: (0..ALL).map(|number| task(number, "f", phase)).collect(),
+        ..Answer::default()
+    };
+    let count = |calls: &Calls| -> Vec<_> {
+        calls.groups().iter().map(|group| (group.of.state, group.of.count)).collect()
+    };
+    calls.add(&[told(TaskPhase::Sent)], false);
+    assert_eq!(count(&calls), [(TaskPhase::Sent.name(), ALL)]);
+    calls.add(&[told(TaskPhase::Finished)], false);
+    assert_eq!(count(&calls), [(TaskPhase::Finished.name(), ALL)]);
+    for number in 0..ALL {
+        let id = task(number, "f", TaskPhase::Finished).task_id;
+        assert!(calls.all.of(id).map(|call| call.key).eq([(id, 0)]));
+    }
+    assert!(calls.all.of(task(ALL, "f", TaskPhase::Sent).task_id).next().is_none());
+}
