@@ -331,5 +331,8 @@ def test_a_function_that_cannot_be_sent(tmp_path: Path) -> None:
             pass
 
     run = RunConfig(storage_path=str(tmp_path))
-    with pytest.raises(TrainingFailedError, match="inside of the function"):
+    with pytest.raises(
+        TrainingFailedError,
+        match=r"because lock \(.*\) cannot be pickled. Make locks, .* inside the function",
+    ):
         TorchTrainer(loop, run_config=run).fit()

@@ -147,7 +147,7 @@ def begin(
     """Connect to a daemon, or start one and connect to it; ``beside`` the session that the process has."""
     with _lock, chosen(0):
         if not beside and _heliostat.is_connected():
-            raise BegunTwiceError  # another thread was quicker
+            raise BegunTwiceError
         own: Daemon | None = None
         if isinstance(node, NodeOptions):
             token = auth.token_of_a_session() if node.head else auth.token(create=False)
@@ -345,14 +345,16 @@ def require() -> None:
         raise not_started()
 
 
-class BegunTwiceError(RuntimeError):
-    """A session was to begin while there is one."""
+class BegunTwiceError(Exception):
+    """A session was to begin while there is one: another thread was quicker."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "Maybe you called ray.init twice by accident? This error can be suppressed by passing in "
-            "'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to 'ray.init()'."
-        )
+
+def begun_twice() -> RuntimeError:
+    """Return the error where a session begins while there is one."""
+    return RuntimeError(
+        "Maybe you called ray.init twice by accident? This error can be suppressed by passing in "
+        "'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to 'ray.init()'."
+    )
 
 
 def not_started() -> RaySystemError:

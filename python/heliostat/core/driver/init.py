@@ -185,9 +185,7 @@ def init(
             try:
                 begun = session.begin(options, job, _log_to_driver(log_to_driver))
             except session.BegunTwiceError:
-                if not ignore_reinit_error:
-                    raise
-                return _context()  # another thread was quicker
+                return _again(ignore_reinit_error)
         page = "" if include_dashboard else " (`heliostat dashboard` opens its page)"
         logger.info("Started a local Heliostat instance: %s%s", begun.address.session_dir, page)
     else:
@@ -206,7 +204,10 @@ def init(
                 f"{' and '.join(refused)} must not be provided."
             )
         node = found or NodeOptions(head=False, gateway=gateway, owned=True, temp_dir=temp_dir)
-        begun = session.begin(node, job, _log_to_driver(log_to_driver), beside=allow_multiple)
+        try:
+            begun = session.begin(node, job, _log_to_driver(log_to_driver), beside=allow_multiple)
+        except session.BegunTwiceError:
+            return _again(ignore_reinit_error)
         logger.info("Connected to the cluster at %s", begun.address.control_address)
     hook = kwargs.get("_tracing_startup_hook") or settings.text("TRACING_STARTUP_HOOK")
     _trace(hook or begun.address.tracing_startup_hook, begun)
@@ -274,7 +275,7 @@ def _trace(hook: str | None, begun: session.Session) -> None:
 
 def _again(ignore: bool) -> RayContext:
     if not ignore:
-        raise session.BegunTwiceError
+        raise session.begun_twice()
     logger.info("Calling ray.init() again after it has already been called.")
     return _context()
 
