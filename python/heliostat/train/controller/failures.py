@@ -12,6 +12,7 @@ from heliostat.train.coordinator.attempt import ranks_text
 from heliostat.train.messages import WorkerInfo
 
 _MAX_TRACEBACKS, _MAX_TITLE = 3, 400
+_MAX_RANKS = 16  # that are named beside a traceback which is the same on all
 _DEAD_BECAUSE = re.compile(
     r"The actor is dead because (?:The worker process \(pid \d+\) (?:was )?)?(.+)"
 )
@@ -160,8 +161,8 @@ def describe(
         ranks.setdefault(text.strip(), []).append(failure.rank)
     ranks.pop("", None)
     for text, those in list(ranks.items())[:_MAX_TRACEBACKS]:
-        more = f" and {len(those) - 16} more" if len(those) > 16 else ""
-        lines.append(f"\n{ranks_text(those[:16]).capitalize()}{more}:\n{text}")
+        named, others = ranks_text(those[:_MAX_RANKS]).capitalize(), len(those) - _MAX_RANKS
+        lines.append(f"\n{named}{f' and {others} more' if others > 0 else ''}:\n{text}")
     if policy.config.max_failures == 0 and not preempted:
         lines.append(
             "\nTo restart from the latest checkpoint after a failure, set "
