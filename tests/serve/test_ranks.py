@@ -19,8 +19,8 @@ S = 60
 STORE = 200 << 20
 
 if IS_HELIOSTAT:
+    from heliostat.serve.controller.node_choice import Node, place
     from heliostat.serve.controller.ranks import DeploymentRanks, Rank, Ranks
-    from heliostat.serve.controller.spread import Node, place
     from heliostat.serve.deployment_config import DeploymentConfig
     from heliostat.serve.specs import DeploymentID
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import heliostat as ray
 from heliostat.exceptions import RayActorError
 from heliostat.serve import building, specs
 from heliostat.serve.controller.events import ActorID, StartActor, StopActor
+from heliostat.serve.controller.tasks import Tasks
 
 logger = logging.getLogger("ray.serve")
 
@@ -25,11 +26,10 @@ class ActorSupervisor:
 
     def __init__(
         self,
-        go: Callable[[Coroutine[Any, Any, None]], None],
         started: Callable[[ActorID], None],
         ended: Callable[[ActorID, str], None],
     ) -> None:
-        self._go = go
+        self._tasks = Tasks()
         self._started = started
         self._ended = ended
         self._made: dict[ActorID, asyncio.Task[Any]] = {}  # handles, once they are there
@@ -46,7 +46,7 @@ class ActorSupervisor:
             return await making.remote(action.config, name_of(one), env)
 
         self._made[one] = asyncio.get_running_loop().create_task(made())
-        self._go(self._follow(one, is_new=True))
+        self._tasks.start(self._follow(one, is_new=True))
 
     def adopt(self, one: ActorID) -> None:
         """Care for one that the controller before this one has started."""
@@ -55,7 +55,7 @@ class ActorSupervisor:
             return ray.get_actor(name_of(one), namespace=specs.NAMESPACE)
 
         self._made[one] = asyncio.get_running_loop().create_task(found())
-        self._go(self._follow(one, is_new=False))
+        self._tasks.start(self._follow(one, is_new=False))
 
     async def _follow(self, one: ActorID, *, is_new: bool) -> None:
         """Its life, from its constructor to its end."""
@@ -87,9 +87,11 @@ class ActorSupervisor:
                 return str(error)
         return ""
 
-    async def stop(self, action: StopActor) -> None:
+    def stop(self, action: StopActor) -> None:
         """End one; the machine hears of it once its name is free."""
-        one = action.actor
+        self._tasks.start(self._stop(action.actor))
+
+    async def _stop(self, one: ActorID) -> None:
         made = self._made.pop(one, None)
         if made is not None:
             with contextlib.suppress(Exception):  # it did not even begin

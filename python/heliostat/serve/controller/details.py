@@ -13,7 +13,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.serve import specs
 from heliostat.serve.controller import health
-from heliostat.serve.controller.parts import App, Replica
+from heliostat.serve.controller.state import App, Replica
 from heliostat.serve.controller.view import DeploymentView, View
 from heliostat.serve.deployment_config import DeploymentConfig
 from heliostat.serve.options import (

@@ -52,7 +52,8 @@ from heliostat.serve.controller.events import (
     Tick,
 )
 from heliostat.serve.controller.gangs import Gang
-from heliostat.serve.controller.parts import (
+from heliostat.serve.controller.scaling import AppPolicy, Policy, Scaler
+from heliostat.serve.controller.state import (
     RUNNING,
     STARTING,
     STOPPING,
@@ -60,7 +61,6 @@ from heliostat.serve.controller.parts import (
     Deployment,
     Replica,
 )
-from heliostat.serve.controller.scaling import AppPolicy, Policy, Scaler
 from heliostat.serve.controller.view import View
 from heliostat.serve.options import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy, of
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec, renewed

@@ -16,6 +16,7 @@ import heliostat as ray
 from heliostat.core.platform import serving
 from heliostat.exceptions import RayActorError
 from heliostat.serve.controller.ingress import Ingress, Table
+from heliostat.serve.controller.tasks import Tasks
 from heliostat.serve.options import HTTPOptions, TracingConfig, gRPCOptions
 from heliostat.serve.schema import ProxyStatus
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -95,7 +96,7 @@ class Proxies:
         self._own = (here["node_id"], here["host"])
         self._all: dict[str, _Proxy] = {}
         self._wanted: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def __len__(self) -> int:
         return len(self._all)
@@ -104,7 +105,7 @@ class Proxies:
         """Have servers on those nodes, and tell all of them what there is now."""
         self._wanted = set(nodes) - {self._own[0]}
         for node in self._all.keys() - self._wanted:
-            self._go(self._end(self._all.pop(node)))
+            self._tasks.start(self._end(self._all.pop(node)))
         for proxy in self._all.values():
             proxy.actor.tell.remote(self._table())
         missing = self._wanted - self._all.keys()
@@ -128,7 +129,7 @@ class Proxies:
             .remote(self._options, self._grpc, self._table(), self._traced)
         )
         proxy = self._all[node] = _Proxy(host, actor)
-        self._go(self._follow(node, proxy))
+        self._tasks.start(self._follow(node, proxy))
 
     async def _follow(self, node: str, proxy: _Proxy) -> None:
         """A server's life."""
@@ -177,8 +178,3 @@ class Proxies:
     def hosts(self) -> dict[str, str]:
         """Their machines, by node."""
         return {node: one.host for node, one in self._all.items()}
-
-    def _go(self, steps: Any) -> None:
-        task = asyncio.get_running_loop().create_task(steps)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

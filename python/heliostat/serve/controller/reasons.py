@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heliostat.serve.controller.parts import RUNNING, STARTING
+from heliostat.serve.controller.state import RUNNING, STARTING
 from heliostat.serve.controller.view import DeploymentView, View
 
 

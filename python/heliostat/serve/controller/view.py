@@ -8,7 +8,7 @@ from typing import Any
 
 from heliostat.serve.controller.capacity import Capacity
 from heliostat.serve.controller.events import ActorID, Build
-from heliostat.serve.controller.parts import RUNNING, STARTING, App, Deployment, Replica
+from heliostat.serve.controller.state import RUNNING, STARTING, App, Deployment, Replica
 from heliostat.serve.schema import (
     ApplicationStatus,
     ApplicationStatusOverview,
