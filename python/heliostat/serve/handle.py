@@ -8,9 +8,8 @@ import contextlib
 import dataclasses
 import functools
 import sys
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any, cast
 
 import heliostat as ray
@@ -18,8 +17,20 @@ from heliostat.core.platform import serving
 from heliostat.exceptions import GetTimeoutError, TaskCancelledError
 from heliostat.serve import tracing
 from heliostat.serve.context import RequestContext, new_request_id, request_context
-from heliostat.serve.exceptions import RayServeException, RequestCancelledError
-from heliostat.serve.router import Call, Reservation, Router, is_known, router_of, was_not_begun
+from heliostat.serve.exceptions import RequestCancelledError
+from heliostat.serve.response import (
+    Response,
+    collected,
+    deadline,
+    forbid_loop,
+    is_done,
+    left,
+    settled,
+    settled_async,
+    waited,
+)
+from heliostat.serve.response_arguments import after, submit_after
+from heliostat.serve.router import Call, Reservation, Router, is_known, router_of
 from heliostat.serve.specs import DeploymentID
 
 __all__ = [
@@ -31,109 +42,12 @@ __all__ = [
 ]
 
 UNSET: Any = cast(Any, object())
-# How long a loop may take before it counts as held up.
-_HELD_UP_S = 0.1
 _TRACES = "opentelemetry.trace"  # imported where there may be spans
 _context_of = functools.partial(tuple.__new__, RequestContext)
 _SERIALIZATIONS = ("cloudpickle", "pickle", "msgpack", "orjson")
 
 
-class _Response(serving.ResponseBase):
-    """A call that was made."""
-
-    _call: Call
-
-    @property
-    def request_id(self) -> str:
-        """The id of the request that the call belongs to."""
-        return self._call.context.request_id
-
-    def cancel(self) -> None:
-        """Cancel it: it leaves the queue, or ``asyncio.CancelledError`` is raised in the replica."""
-        call = self._call
-        if not call.router.cancel(call) and call.sent is not None:
-            ray.cancel(call.sent)
-
-    @property
-    def by_reference(self) -> bool:
-        """Whether arguments and the answer travel by the object store: always."""
-        return True
-
-    def cancelled(self) -> bool:
-        """Whether it was cancelled before it was sent."""
-        return isinstance(self._call.error, RequestCancelledError)
-
-    def _settled(self, timeout_s: float | None) -> Any:
-        call = self._call
-        if not call.is_settled():
-            event = threading.Event()
-            call.when_settled(event.set)
-            if not waited(event.wait, timeout_s):
-                raise TimeoutError(f"No replica was free within {timeout_s} s.")
-        if call.error is not None:
-            raise call.error
-        return call.sent
-
-    async def _settled_async(self) -> Any:
-        call = self._call
-        if not call.is_settled():
-            loop = asyncio.get_running_loop()
-            news: asyncio.Future[None] = loop.create_future()
-
-            def tell() -> None:
-                if not news.done():
-                    news.set_result(None)
-
-            def settled() -> None:
-                loop.call_soon_threadsafe(tell)
-
-            call.when_settled(settled)
-            serving.settle_on(loop)
-            await news
-        if call.error is not None:
-            raise call.error
-        return call.sent
-
-    def __del__(self) -> None:
-        call = getattr(self, "_call", None)
-        if call is not None and call.load is not None:
-            try:
-                call.watch()
-            except Exception:
-                call.release()  # the session is over
-
-    def __reduce__(self) -> Any:
-        raise RayServeException(
-            f"A {type(self).__name__} is passed as an argument of a call of a handle, not inside another "
-            "object: await it, or call result() first."
-        )
-
-
-def waited(wait: Callable[[float | None], bool], timeout_s: float | None) -> bool:
-    """Have ``wait`` wait so long, or any time; whether what it waits for has happened.
-
-    What the router hears it hears on this process's loop, if that is one of a replica. Where the loop is held
-    up, perhaps by who waits here, a thread does it.
-    """
-    soon = _HELD_UP_S if timeout_s is None else min(timeout_s, _HELD_UP_S)
-    if wait(soon):
-        return True
-    if timeout_s is not None and timeout_s <= soon:
-        return False
-    serving.settle_in_thread()
-    return wait(None if timeout_s is None else timeout_s - soon)
-
-
-def forbid_loop() -> None:
-    """Raise ``RuntimeError`` on an event loop, which a wait would hold up."""
-    if asyncio._get_running_loop() is None:  # which raises nothing where there is none
-        return
-    raise RuntimeError(
-        "This waits, and would hold up the event loop that it is called from. Use `await` instead."
-    )
-
-
-class DeploymentResponse(_Response):
+class DeploymentResponse(Response):
     """The answer of a call: ``await`` it, call ``result()``, or pass it to another call.
 
     Examples:
@@ -169,7 +83,7 @@ class DeploymentResponse(_Response):
         self, timeout_s: float | None, error: BaseException | None, checks: bool = True
     ) -> Any:
         """The answer of a call that was not sent yet, or has ended with that error."""
-        call, left = self._call, timeout_s
+        call, remaining = self._call, timeout_s
         until = None if timeout_s is None else time.monotonic() + timeout_s
         if error is None and checks:
             forbid_loop()
@@ -177,9 +91,9 @@ class DeploymentResponse(_Response):
             try:
                 if error is not None:
                     raise error
-                ref = self._settled(left)
-                left = _left(until)
-                value = ray.get(ref, timeout=left)
+                ref = settled(call, remaining)
+                remaining = left(until)
+                value = ray.get(ref, timeout=remaining)
             except GetTimeoutError:
                 raise TimeoutError(f"No answer within {timeout_s} s.") from None
             except TaskCancelledError:
@@ -187,7 +101,7 @@ class DeploymentResponse(_Response):
                 raise RequestCancelledError(self.request_id) from None
             except BaseException as failed:
                 if failed is not call.error and call.again(failed):
-                    error, left = None, _left(until)
+                    error, remaining = None, left(until)
                     continue
                 call.failed(failed)
                 raise
@@ -201,7 +115,7 @@ class DeploymentResponse(_Response):
         while True:
             try:
                 # Most calls were sent at once.
-                value = await (self._call.sent or await self._settled_async())
+                value = await (self._call.sent or await settled_async(self._call))
             except TaskCancelledError:
                 self._call.release()
                 raise RequestCancelledError(self.request_id) from None
@@ -217,17 +131,17 @@ class DeploymentResponse(_Response):
             return value
 
     async def _to_object_ref(self) -> Any:
-        return await self._settled_async()
+        return await settled_async(self._call)
 
     def _to_object_ref_sync(
         self, _timeout_s: float | None = None, _allow_running_in_asyncio_loop: bool = False
     ) -> Any:
         if not _allow_running_in_asyncio_loop:
             forbid_loop()
-        return self._settled(_timeout_s)
+        return settled(self._call, _timeout_s)
 
 
-class DeploymentResponseGenerator(_Response):
+class DeploymentResponseGenerator(Response):
     """The answers of a streaming call, one after the other.
 
     Examples:
@@ -250,7 +164,7 @@ class DeploymentResponseGenerator(_Response):
     def __next__(self) -> Any:
         forbid_loop()
         while True:
-            items = self._settled(None)
+            items = settled(self._call, None)
             try:
                 value = ray.get(next(items))
             except BaseException as error:
@@ -265,7 +179,7 @@ class DeploymentResponseGenerator(_Response):
 
     async def __anext__(self) -> Any:
         while True:
-            items = await self._settled_async()
+            items = await settled_async(self._call)
             try:
                 value = await (await items.__anext__())
             except asyncio.CancelledError:
@@ -322,17 +236,17 @@ class DeploymentBroadcastResponse:
             TimeoutError: They were not there in time.
         """
         forbid_loop()
-        until = _until(timeout_s)
-        if not waited(lambda most: _is_done(self._sent, most), timeout_s):
+        until = deadline(timeout_s)
+        if not waited(lambda most: is_done(self._sent, most), timeout_s):
             raise TimeoutError(f"No replicas were known within {timeout_s} s.")
         responses = self._sent.result()
         answers = []
         for response in responses:
             try:
-                answers.append(response.result(timeout_s=_left(until)))
+                answers.append(response.result(timeout_s=left(until)))
             except Exception as error:
                 answers.append(error)
-        return _collected(answers, return_exceptions)
+        return collected(answers, return_exceptions)
 
     async def results_async(
         self, *, timeout_s: float | None = None, return_exceptions: bool = False
@@ -349,7 +263,7 @@ class DeploymentBroadcastResponse:
         Raises:
             TimeoutError: They were not there in time.
         """
-        _until(timeout_s)
+        deadline(timeout_s)
         try:
             return await asyncio.wait_for(self._results(return_exceptions), timeout_s)
         except asyncio.TimeoutError:  # another class on Python 3.10
@@ -358,32 +272,7 @@ class DeploymentBroadcastResponse:
     async def _results(self, return_exceptions: bool) -> list[Any]:
         responses = await asyncio.wrap_future(self._sent)
         answers = await asyncio.gather(*responses, return_exceptions=True)
-        return _collected(list(answers), return_exceptions)
-
-
-def _is_done(future: concurrent.futures.Future[Any], timeout_s: float | None) -> bool:
-    """Whether it has an outcome within that time."""
-    return bool(concurrent.futures.wait([future], timeout_s).done)
-
-
-def _collected(answers: list[Any], return_exceptions: bool) -> list[Any]:
-    """The answers without those of replicas that were ending; raises the first exception."""
-    answers = [one for one in answers if not was_not_begun(one)]
-    if not return_exceptions:
-        for one in answers:
-            if isinstance(one, BaseException):
-                raise one
-    return answers
-
-
-def _until(timeout_s: float | None) -> float | None:
-    if timeout_s is not None and timeout_s < 0:
-        raise ValueError("timeout_s must be None or non-negative.")
-    return None if timeout_s is None else time.monotonic() + timeout_s
-
-
-def _left(until: float | None) -> float | None:
-    return None if until is None else max(0.0, until - time.monotonic())
+        return collected(list(answers), return_exceptions)
 
 
 @dataclasses.dataclass
@@ -617,7 +506,7 @@ class DeploymentHandle:
             self._stays_here,
         )
         for one in (*args, *kwargs.values()) if kwargs else args:
-            if isinstance(one, _Response):
+            if isinstance(one, Response):
                 self._submit_after(call)
                 break
         else:
@@ -627,11 +516,10 @@ class DeploymentHandle:
     def _submit_after(self, call: Call) -> None:
         """Some of its arguments are responses."""
         call.is_shared = True
-        args, kwargs = call.args, call.kwargs
-        given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
+        given = _responses(call.args, call.kwargs)
         if not given:
             raise RuntimeError("A streaming response cannot be an argument; read its items first.")
-        _after(given, args, kwargs, functools.partial(_submit, call))
+        submit_after(given, call)
 
     @contextlib.asynccontextmanager
     async def choose_replica(self, *args: Any, **kwargs: Any) -> AsyncIterator[ReplicaSelection]:
@@ -660,7 +548,7 @@ class DeploymentHandle:
         )
         place.router.submit(place)
         try:
-            load = await _Response(place)._settled_async()
+            load = await settled_async(place)
             chosen = load.place
             yield ReplicaSelection(
                 chosen.id, chosen.host, None, chosen.node, None, dict(chosen.metadata), place
@@ -707,8 +595,7 @@ class DeploymentHandle:
             call.args, call.kwargs = args, kwargs
             place.pass_on(call)
 
-        given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
-        _after(given, args, kwargs, begin)
+        after(_responses(args, kwargs), args, kwargs, begin)
         return DeploymentResponseGenerator(call) if call.streams else DeploymentResponse(call)
 
     def _context(self) -> RequestContext:
@@ -752,8 +639,7 @@ class DeploymentHandle:
                 responses.set_result([DeploymentResponse(call) for call in sent.result()])
 
         sent.add_done_callback(done)
-        given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
-        _after(given, args, kwargs, begin)
+        after(_responses(args, kwargs), args, kwargs, begin)
         return DeploymentBroadcastResponse(responses)
 
     def __reduce__(self) -> Any:
@@ -796,42 +682,6 @@ def _arrived(
     )
 
 
-def _submit(call: Call, error: BaseException | None, args: Any, kwargs: Any) -> None:
-    if error is not None:
-        call.settle(None, error)
-        return
-    call.args, call.kwargs = args, kwargs
-    call.router.submit(call)
-
-
-def _after(
-    given: list[DeploymentResponse], args: Any, kwargs: Any, then: Callable[..., None]
-) -> None:
-    """``then(error, args, kwargs)`` once the calls before it are on their way.
-
-    Their values go to the next call without a stop here: references stand for them.
-    """
-    left = len(given)
-    lock = threading.Lock()
-
-    def go() -> None:
-        error = next((one._call.error for one in given if one._call.error is not None), None)
-        named = {name: _reference(value) for name, value in kwargs.items()}
-        then(error, tuple(map(_reference, args)), named)
-
-    def settled() -> None:
-        nonlocal left
-        with lock:
-            left -= 1
-            if left:
-                return
-        go()
-
-    if not given:
-        go()
-    for one in given:
-        one._call.when_settled(settled)
-
-
-def _reference(value: Any) -> Any:
-    return value._call.sent if isinstance(value, DeploymentResponse) else value
+def _responses(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Response]:
+    """The responses among the arguments of a call whose values it is to get."""
+    return [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]

@@ -22,9 +22,9 @@ from heliostat.serve.handle import (
     DeploymentHandle,
     DeploymentResponse,
     DeploymentResponseGenerator,
-    forbid_loop,
 )
 from heliostat.serve.replica.actor import ReplicaActor
+from heliostat.serve.response import forbid_loop
 from heliostat.serve.specs import DeploymentSpec
 
 _END = object()
