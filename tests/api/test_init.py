@@ -562,3 +562,44 @@ def test_ids(name: str, size: int) -> None:
     assert cls.nil().is_nil()
     with pytest.raises(ValueError):
         cls(raw[:-1])
+
+
+@pytest.mark.heliostat_only("Ray's libraries begin their sessions without a lock")
+def test_threads_that_begin_at_once_through_several_libraries_share_one_session(
+    run_driver: Any,
+) -> None:
+    done = run_driver(
+        """
+        import threading
+        import ray
+        import ray.data
+        from ray import tune
+        from ray.util.multiprocessing import Pool
+
+        together, jobs, errors = threading.Barrier(4), set(), []
+
+        def use(library):
+            together.wait()
+            try:
+                library()
+                jobs.add(ray.get_runtime_context().get_job_id())
+            except BaseException as error:
+                errors.append(repr(error))
+
+        libraries = [
+            lambda: ray.data.range(8).count(),
+            lambda: Pool(1).close(),
+            lambda: tune.Tuner(lambda config: {"score": 1}).fit(),
+            lambda: ray.put(1),
+        ]
+        threads = [threading.Thread(target=use, args=(one,)) for one in libraries]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(f"errors={errors}")
+        print(f"sessions={len(jobs)}")
+        """
+    ).check()
+    assert done.value("errors") == "[]"
+    assert done.value("sessions") == "1"

@@ -306,15 +306,18 @@ def _leave(number: int, _: object) -> None:
     sys.exit(number)
 
 
-def _begin_by_itself() -> None:
-    with _lock:
-        if _heliostat.is_connected():
-            return
-        if not begins_by_itself() or getattr(_thread, "begins_none", False):
-            raise not_started()
-        from heliostat.core.driver.init import init
+def begin_unless_begun(**options: Any) -> None:
+    """Have a session: begin one with these options of ``init`` unless there is one.
 
-        init()
+    Threads that need one at the same time get the same one.
+    """
+    if _heliostat.is_connected():
+        return
+    with _lock:
+        if not _heliostat.is_connected():
+            from heliostat.core.driver.init import init
+
+            init(**options)
 
 
 def begins_by_itself() -> bool:
@@ -323,9 +326,19 @@ def begins_by_itself() -> bool:
 
 
 def ensure() -> None:
-    """Begin a session unless there is one."""
-    if not _heliostat.is_connected():
-        _begin_by_itself()
+    """Begin a session unless there is one.
+
+    Raises:
+        RaySystemError: The setting, or this thread, forbids to begin one.
+    """
+    if _heliostat.is_connected():
+        return
+    with _lock:
+        if _heliostat.is_connected():
+            return
+        if not begins_by_itself() or getattr(_thread, "begins_none", False):
+            raise not_started()
+        begin_unless_begun()
 
 
 @contextlib.contextmanager

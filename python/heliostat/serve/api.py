@@ -13,6 +13,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.core.platform import settings
 from heliostat.core.platform.extras import required
+from heliostat.core.platform.sessions import begin_unless_begun
 from heliostat.serve import local, specs
 from heliostat.serve.controller import actor as controller_actor
 from heliostat.serve.deployment import UNSET, Application, Deployment, build, configured
@@ -233,8 +234,7 @@ def controller(
     if traced.enabled:
         required("opentelemetry.sdk.trace", "Tracing")
     calls = (grpc or gRPCOptions()).resolved()
-    if not ray.is_initialized():
-        ray.init(namespace=specs.NAMESPACE)
+    begin_unless_begun(namespace=specs.NAMESPACE)
     found = running()
     if found is not None:
         if own is not None:

@@ -210,11 +210,10 @@ def _checked(path: str) -> dict[str, Any]:
 
 
 def _init(options: argparse.Namespace, env: dict[str, Any] | None = None) -> None:
-    import heliostat as ray
+    from heliostat.core.platform.sessions import begin_unless_begun
     from heliostat.serve import specs
 
-    if not ray.is_initialized():
-        ray.init(options.address, namespace=specs.NAMESPACE, runtime_env=env or None)
+    begin_unless_begun(address=options.address, namespace=specs.NAMESPACE, runtime_env=env or None)
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from heliostat.core.platform.sessions import begin_unless_begun
 from heliostat.train.arguments import expect
 from heliostat.train.backend import BackendConfig
 from heliostat.train.base_trainer import GONE, BaseTrainer
@@ -138,15 +139,12 @@ class DataParallelTrainer(BaseTrainer):
             >>> trainer.fit().metrics
             {'workers': 2, 'lr': 0.1}
         """
-        import heliostat as ray
-
         if self.scaling_config.max_workers == 0:
             from heliostat.train.controller.local import run_locally
 
             return run_locally(self._spec())
         spec = self._spec()
-        if not ray.is_initialized():
-            ray.init(ignore_reinit_error=True)  # another thread may be quicker
+        begin_unless_begun()
         from heliostat.train.controller.run import TrainRun
 
         with spec.storage.alone():

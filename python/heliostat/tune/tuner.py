@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import heliostat as ray
 from heliostat.core.platform import settings as core_settings
+from heliostat.core.platform.sessions import begin_unless_begun
 from heliostat.train.config import RunConfig as TrainRunConfig
 from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.train.storage.filesystems import resolve
@@ -165,8 +165,8 @@ class Tuner:
         """
         self._variables = variables()
         check_checkpoints(self._trainable, self._run.checkpoint_config)
-        if not ray.is_initialized() and not core_settings.flag("TUNE_DISABLE_AUTO_INIT"):
-            ray.init(ignore_reinit_error=True)  # another thread may be quicker
+        if not core_settings.flag("TUNE_DISABLE_AUTO_INIT"):
+            begin_unless_begun()
         run = self._run
         callbacks = CallbackList(_with_loggers(list(run.callbacks or [])))
         folder, store = self._open()

@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import heliostat as ray
+from heliostat.core.platform.sessions import begin_unless_begun
 from heliostat.data.context import DataContext
 from heliostat.data.exceptions import ExecutionTimeoutError
 from heliostat.data.execute import small_sides, summaries
@@ -59,7 +60,7 @@ class Executor:
 
     def run(self) -> Generator[Bundle, None, None]:
         """Yield the plan's blocks. Closing the iterator ends the execution."""
-        ray.is_initialized() or ray.init(ignore_reinit_error=True)
+        begin_unless_begun()
         self._limits = limits = Limits(self._context)
         if self._number is None:
             self._number = self._context._next_execution()

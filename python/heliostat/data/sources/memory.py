@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 import heliostat as ray
+from heliostat.core.platform.sessions import begin_unless_begun
 from heliostat.data import block, checks, frames, tensors
 from heliostat.data.context import DataContext
 from heliostat.data.dataset import Dataset, MaterializedDataset
@@ -286,13 +287,8 @@ def read_count(
 
 def cpus() -> int:
     """The CPUs of the cluster."""
-    return int(ray.cluster_resources().get("CPU", 1)) if _connected() else 1
-
-
-def _connected() -> bool:
-    if not ray.is_initialized():
-        ray.init(ignore_reinit_error=True)  # another thread may be quicker
-    return True
+    begin_unless_begun()
+    return int(ray.cluster_resources().get("CPU", 1))
 
 
 @spelled

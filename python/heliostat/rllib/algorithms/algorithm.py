@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import heliostat
+from heliostat.core.platform.sessions import begin_unless_begun
 from heliostat.rllib.algorithms import metrics_names as names
 from heliostat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from heliostat.rllib.algorithms.told import ToldAlgorithm
@@ -163,8 +164,7 @@ class Algorithm(Checkpointable, Trainable):
         if self._spec is None and (
             config.num_env_runners or config.num_learners or heliostat.is_initialized()
         ):
-            if not heliostat.is_initialized():
-                heliostat.init()
+            begin_unless_begun()
             name = (
                 f"{type(self).__name__}_{getattr(config.env, '__name__', config.env) or 'offline'}"
             )

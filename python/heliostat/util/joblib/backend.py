@@ -7,6 +7,7 @@ from typing import Any
 from joblib._parallel_backends import MultiprocessingBackend
 
 import heliostat
+from heliostat.core.platform.sessions import begin_unless_begun
 from heliostat.util.multiprocessing.pool import Pool
 
 
@@ -27,8 +28,7 @@ class RayBackend(MultiprocessingBackend):  # type: ignore[misc] # joblib has no 
             return 1
         if n_jobs > 0:
             return n_jobs
-        if not heliostat.is_initialized():
-            heliostat.init()
+        begin_unless_begun()
         return max(1, int(heliostat.cluster_resources().get("CPU", 1)) + 1 + n_jobs)
 
     def configure(

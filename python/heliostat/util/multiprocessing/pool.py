@@ -17,6 +17,7 @@ from typing import Any
 
 import heliostat
 from heliostat.core.platform import settings
+from heliostat.core.platform.sessions import begin_unless_begun
 from heliostat.util.multiprocessing.imap import IMapIterator, UnorderedIMapIterator
 
 Function = Callable[..., Any]
@@ -204,9 +205,8 @@ class Pool:
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         self._closed = False
-        if not heliostat.is_initialized():
-            address = ray_address or settings.text("ADDRESS") or None
-            heliostat.init(address=address) if address else heliostat.init(num_cpus=processes)
+        address = ray_address or settings.text("ADDRESS") or None
+        begin_unless_begun(**({"address": address} if address else {"num_cpus": processes}))
         if processes is None:
             processes = int(heliostat.cluster_resources().get("CPU", 0))
         if processes <= 0:

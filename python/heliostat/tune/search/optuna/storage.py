@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-import heliostat as ray
 from heliostat.core.platform.extras import missing
 from heliostat.core.platform.optuna_urls import SCHEME
+from heliostat.core.platform.sessions import begin_unless_begun
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -62,8 +62,7 @@ def cluster_storage(
     ):
         if seconds is not None and seconds <= 0:
             raise ValueError(f"{what}={seconds!r} must be a number of seconds above 0, or None.")
-    if not ray.is_initialized():
-        ray.init()
+    begin_unless_begun()
     return HeadStorage(name, heartbeat_interval, grace_period, failed_trial_callback)
 
 
@@ -84,6 +83,5 @@ def storage_of(url: str) -> JournalStorage:
         if key not in ("heartbeat_interval", "grace_period") or not value.isdigit():
             raise ValueError(f"{url!r}: {key}={value} makes no sense; such URLs are {FORM}.")
         asked[key] = int(value) or None
-    if not ray.is_initialized():
-        ray.init(address=place or None)
+    begin_unless_begun(address=place or None)
     return cluster_storage(name or NAME, **asked)
