@@ -14,6 +14,7 @@ import pytest
 import ray
 from heliostat.train.memory.versions import Part, Progress, Version, latest_whole
 from helpers.harness import wait_until
+from helpers.shared import cluster as shared
 from ray import train
 from ray.cluster_utils import Cluster
 from ray.train import CheckpointConfig, FailureConfig, Result, RunConfig, ScalingConfig
@@ -66,18 +67,6 @@ def test_ranks_that_are_ahead_do_not_count_for_the_others() -> None:
     assert progress.kept(Version(15, 0), 0, 2) == second
 
 
-def test_workers_have_imported_what_takes_the_state_back(fit: Any) -> None:
-    """They do so while they start, so that a restart takes the state back at once."""
-
-    def loop() -> bool:
-        import sys
-
-        return "heliostat.train.torch.resume.run" in sys.modules
-
-    options = CheckpointConfig(memory_every_n_steps=1)
-    assert fit(loop, 1, torch=True, checkpoint_config=options).return_value is True
-
-
 def loop(config: dict[str, Any]) -> list[Any]:
     """Steps with a state that says how it came about; waits at a step for the test to kill somebody."""
     import torch
@@ -128,15 +117,26 @@ def losses_of(steps: int) -> list[float]:
     return losses
 
 
-@pytest.fixture
-def nodes(ray_down: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A head with the driver, and two nodes for workers."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    cluster.connect()
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Cluster]:
+    """A head with the driver; each new node for workers imports torch."""
+    shared.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "300")
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+        cluster.connect()
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def keepers() -> dict[str, int]:
+    """Process ids of the living keepers, by node."""
+    from ray.util.state import list_actors
+
+    found = list_actors(filters=[("state", "=", "ALIVE")], detail=True)
+    return {a.node_id: a.pid for a in found if a.class_name == "Keeper"}
 
 
 @pytest.mark.contract("F9.09")
@@ -144,9 +144,9 @@ def nodes(ray_down: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     ("kind", "victims", "workers", "wanted"),
     [
         ("ddp", "worker", 2, [8, "memory", 2]),
-        ("fsdp", "node", (1, 2), [8, "memory", 1]),
         ("fsdp", "keeper", 2, [8, "memory", 2]),
         ("fsdp", "keepers", 2, [4, "storage", 2]),
+        ("fsdp", "node", (1, 2), [8, "memory", 1]),
         ("fsdp", "node and keeper", (1, 2), [4, "storage", 1]),
     ],
 )
@@ -154,14 +154,10 @@ def test_where_the_state_comes_from(
     nodes: Cluster, tmp_path: Path, kind: str, victims: str, workers: Any, wanted: list[Any]
 ) -> None:
     """kill -9 of workers, of a node, of those who hold the copies; from storage only if all are gone."""
-    machines = [nodes.add_node(num_cpus=1) for _ in range(2)]
-
-    def keepers() -> dict[str, int]:
-        """Process ids of the keepers, by node."""
-        from ray.util.state import list_actors
-
-        found = list_actors(filters=[("state", "=", "ALIVE")], detail=True)
-        return {a.node_id: a.pid for a in found if a.class_name == "Keeper"}
+    while len(nodes.worker_nodes) < 2:
+        nodes.add_node(num_cpus=1)
+    machines = list(nodes.worker_nodes)
+    wait_until(lambda: not keepers(), what="the end of the keepers of the run before")
 
     def kill() -> None:
         wait_until(
@@ -203,3 +199,25 @@ def test_where_the_state_comes_from(
     begun, losses = result.return_value
     assert begun == wanted
     assert losses == pytest.approx(losses_of(12)[begun[0] :], rel=1e-4)
+
+
+def test_workers_have_imported_what_takes_the_state_back(nodes: Cluster, tmp_path: Path) -> None:
+    """They do so while they start, so that a restart takes the state back at once."""
+
+    def loop() -> bool:
+        import sys
+
+        return "heliostat.train.torch.resume.run" in sys.modules
+
+    while not nodes.worker_nodes:
+        nodes.add_node(num_cpus=1)
+    result: Result = TorchTrainer(
+        loop,
+        scaling_config=ScalingConfig(num_workers=1),
+        run_config=RunConfig(
+            name="run",
+            storage_path=str(tmp_path),
+            checkpoint_config=CheckpointConfig(memory_every_n_steps=1),
+        ),
+    ).fit()
+    assert result.return_value is True

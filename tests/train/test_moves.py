@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import ray
 from helpers.harness import wait_until
+from helpers.shared import cluster as shared
 from ray import train
 from ray.cluster_utils import Cluster, ClusterNode
 from ray.train import (
@@ -462,91 +463,6 @@ def test_a_node_that_dies_while_it_joins_costs_nothing(
     run.end()
 
 
-def sharded_loop(config: dict[str, Any]) -> tuple[int, str]:
-    """Reports nothing: what is saved, it is asked for. Notes each step that each rank takes."""
-    import torch
-    from ray.train.torch import resumable
-
-    context = train.get_context()
-    rank, size = context.get_world_rank(), context.get_world_size()
-    model = torch.nn.Linear(1, 1)
-    run = resumable(model=model)
-    told, done = Path(config["told"]), Path(config["done"])
-    steps = Path(config["steps"])
-    one = torch.ones(1)
-    for step in run.steps():
-        torch.distributed.all_reduce(one)
-        one.fill_(1)
-        with torch.no_grad():
-            model.weight += 1
-        (steps / f"{step}-{rank}-{os.getpid()}").touch()
-        if rank == 0:
-            text = json.dumps(
-                [1, [run.step, [[ray.get_runtime_context().get_node_id(), size]]], None]
-            )
-            told.with_suffix(".new").write_text(text)
-            told.with_suffix(".new").rename(told)
-        # One rank decides, and the others hear of it.
-        ends = torch.tensor([float(done.exists())])
-        torch.distributed.broadcast(ends, 0)
-        if ends.item():
-            break
-        time.sleep(0.01)
-    return run.step + 1, run.restored_from
-
-
-@pytest.mark.contract("F9.23")
-@pytest.mark.parametrize("memory", [None, 200])
-def test_a_resumable_run_saves_by_itself_and_makes_no_step_twice(
-    nodes: Cluster,
-    start: Callable[..., Run],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    memory: int | None,
-) -> None:
-    """All ranks save behind the same step, in storage and, where copies are kept, in memory."""
-    from heliostat.train.memory import keepers
-    from ray.train import CheckpointConfig
-    from ray.train.torch import TorchTrainer
-
-    class SlowKeeper(keepers.Keeper):
-        """Has a part later than storage has its own: the workers may not have gone by then."""
-
-        def keep(self, *args: Any) -> None:
-            time.sleep(1)
-            super().keep(*args)
-
-    monkeypatch.setattr(keepers, "Keeper", SlowKeeper)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    leaves = nodes.add_node(num_cpus=1)
-    nodes.add_node(num_cpus=1)
-    (tmp_path / "steps").mkdir()
-    config = {name: str(tmp_path / name) for name in ("told", "done", "steps")}
-    trainer = TorchTrainer(
-        sharded_loop,
-        train_loop_config=config,
-        scaling_config=ScalingConfig(num_workers=2),
-        run_config=RunConfig(
-            name="run",
-            storage_path=str(tmp_path),
-            failure_config=FailureConfig(max_preemption_failures=0),
-            checkpoint_config=CheckpointConfig(memory_every_n_steps=memory),
-        ),
-    )
-    run = start(2, trainer=trainer)
-    run.wait(1, 1)
-    wait_until(lambda: run.now()[1][0] > 5, what="some steps")
-    nodes.add_node(num_cpus=1)
-    drain(nodes, leaves, within(120))
-    wait_until(lambda: not leaves.is_alive(), what="the node that leaves")
-    before = run.now()[1][0]
-    wait_until(lambda: run.now()[1][0] > before + 5, what="more steps")
-    steps, restored_from = run.end()
-    assert restored_from == ("storage" if memory is None else "memory")
-    made = [path.name.split("-")[:2] for path in (tmp_path / "steps").iterdir()]
-    assert sorted(made) == sorted([str(s), r] for s in range(steps) for r in "01")
-
-
 @pytest.mark.contract("F9.24")
 def test_a_group_of_another_size_is_told_so(nodes: Cluster, tmp_path: Path) -> None:
     """Workers by the number of those that had saved, the driver by that of the attempt before."""
@@ -594,6 +510,114 @@ def test_a_group_of_another_size_is_told_so(nodes: Cluster, tmp_path: Path) -> N
         train.on_world_size_change(print)
 
 
+@pytest.fixture(scope="module")
+def cluster_with_torch() -> Iterator[Cluster]:
+    """A cluster whose nodes stay for the next test: each imports torch for its first worker."""
+    shared.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "300")
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+        cluster.connect()
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
+
+
+@pytest.fixture
+def leaves(cluster_with_torch: Cluster) -> Iterator[ClusterNode]:
+    """One of two nodes with a CPU each; it is gone behind the test."""
+    cluster = cluster_with_torch
+    while len(cluster.worker_nodes) < 2:
+        cluster.add_node(num_cpus=1)
+    node = next(iter(cluster.worker_nodes))
+    yield node
+    cluster.remove_node(node)
+
+
+def sharded_loop(config: dict[str, Any]) -> tuple[int, str]:
+    """Reports nothing: what is saved, it is asked for. Notes each step that each rank takes."""
+    import torch
+    from ray.train.torch import resumable
+
+    context = train.get_context()
+    rank, size = context.get_world_rank(), context.get_world_size()
+    model = torch.nn.Linear(1, 1)
+    run = resumable(model=model)
+    told, done = Path(config["told"]), Path(config["done"])
+    steps = Path(config["steps"])
+    one = torch.ones(1)
+    for step in run.steps():
+        torch.distributed.all_reduce(one)
+        one.fill_(1)
+        with torch.no_grad():
+            model.weight += 1
+        (steps / f"{step}-{rank}-{os.getpid()}").touch()
+        if rank == 0:
+            text = json.dumps(
+                [1, [run.step, [[ray.get_runtime_context().get_node_id(), size]]], None]
+            )
+            told.with_suffix(".new").write_text(text)
+            told.with_suffix(".new").rename(told)
+        # One rank decides, and the others hear of it.
+        ends = torch.tensor([float(done.exists())])
+        torch.distributed.broadcast(ends, 0)
+        if ends.item():
+            break
+        time.sleep(0.01)
+    return run.step + 1, run.restored_from
+
+
+@pytest.mark.contract("F9.23")
+@pytest.mark.parametrize("memory", [None, 200])
+def test_a_resumable_run_saves_by_itself_and_makes_no_step_twice(
+    cluster_with_torch: Cluster,
+    leaves: ClusterNode,
+    start: Callable[..., Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    memory: int | None,
+) -> None:
+    """All ranks save behind the same step, in storage and, where copies are kept, in memory."""
+    from heliostat.train.memory import keepers
+    from ray.train import CheckpointConfig
+    from ray.train.torch import TorchTrainer
+
+    class SlowKeeper(keepers.Keeper):
+        """Has a part later than storage has its own: the workers may not have gone by then."""
+
+        def keep(self, *args: Any) -> None:
+            time.sleep(1)
+            super().keep(*args)
+
+    monkeypatch.setattr(keepers, "Keeper", SlowKeeper)
+    (tmp_path / "steps").mkdir()
+    config = {name: str(tmp_path / name) for name in ("told", "done", "steps")}
+    trainer = TorchTrainer(
+        sharded_loop,
+        train_loop_config=config,
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(
+            name="run",
+            storage_path=str(tmp_path),
+            failure_config=FailureConfig(max_preemption_failures=0),
+            checkpoint_config=CheckpointConfig(memory_every_n_steps=memory),
+        ),
+    )
+    run = start(2, trainer=trainer)
+    run.wait(1, 1)
+    wait_until(lambda: run.now()[1][0] > 5, what="some steps")
+    cluster_with_torch.add_node(num_cpus=1)
+    drain(cluster_with_torch, leaves, within(120))
+    wait_until(lambda: not leaves.is_alive(), what="the node that leaves")
+    before = run.now()[1][0]
+    wait_until(lambda: run.now()[1][0] > before + 5, what="more steps")
+    steps, restored_from = run.end()
+    assert restored_from == ("storage" if memory is None else "memory")
+    made = [path.name.split("-")[:2] for path in (tmp_path / "steps").iterdir()]
+    assert sorted(made) == sorted([str(s), r] for s in range(steps) for r in "01")
+
+
 def replica_loop(config: dict[str, Any]) -> int:
     """Steps of replica groups; notes each that this worker takes."""
     import torch
@@ -618,14 +642,14 @@ def replica_loop(config: dict[str, Any]) -> int:
 
 @pytest.mark.contract("F9.23")
 def test_replica_groups_of_a_drained_node_are_replaced_while_the_others_go_on(
-    nodes: Cluster, start: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster_with_torch: Cluster,
+    leaves: ClusterNode,
+    start: Callable[..., Run],
+    tmp_path: Path,
 ) -> None:
     """No failure is allowed, nothing is saved, and no step is made twice."""
     from ray.train.torch import FaultTolerantConfig, TorchTrainer
 
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    leaves = nodes.add_node(num_cpus=1)
-    nodes.add_node(num_cpus=1)
     (tmp_path / "steps").mkdir()
     config = {name: str(tmp_path / name) for name in ("told", "done", "steps")}
     trainer = TorchTrainer(
@@ -637,8 +661,8 @@ def test_replica_groups_of_a_drained_node_are_replaced_while_the_others_go_on(
     )
     run = start(2, trainer=trainer)
     run.wait(1, 1)
-    nodes.add_node(num_cpus=1)
-    drain(nodes, leaves, within(3))
+    cluster_with_torch.add_node(num_cpus=1)
+    drain(cluster_with_torch, leaves, within(3))
     wait_until(lambda: "trains again" in run.notes, what="the replaced group")
     assert run.end() == 1500
     assert "goes with it" in run.notes
