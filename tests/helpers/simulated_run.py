@@ -498,11 +498,13 @@ def shows(play: Callable[[int], History], first: int) -> int | None:
     """A history in which something is wrong.
 
     It is looked for from ``first``, where it was found when that was written; then everywhere, for each
-    change of the code has other things happen in the history of a seed.
+    change of the code has other things happen in the history of a seed. ``pytest -rP`` shows where it
+    was found: a test that has become slow wants that as its ``first``.
     """
     for seed in itertools.chain(range(first, first + NEAR), range(EVERYWHERE)):
         try:
             play(seed)
         except AssertionError:
+            print(f"found in history {seed}, looked for from {first}")
             return seed
     return None
