@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 SCRIPT = """
     import json, sys, time
@@ -61,7 +61,7 @@ SCRIPT = """
 
 
 def run(count: int, rows: int, only: str, lose: bool) -> dict[str, float]:
-    from machines.machines import Machines
+    from tests.machines.machines import Machines
 
     store = f"--object-store-memory={(3 << 30) // count}"
     with Machines(count) as all_of:

@@ -1,6 +1,6 @@
 """What encryption between machines costs: two machines of namespaces, in the clear and encrypted by turns.
 
-    PYTHONPATH=tests python bench/encryption.py [--rounds 5]        as root
+    PYTHONPATH=. python bench/encryption.py [--rounds 5]        as root
 
 Prints a Markdown table: the median of the rounds each way, and the encrypted one as a part of the other.
 """
@@ -8,7 +8,7 @@ Prints a Markdown table: the median of the rounds each way, and the encrypted on
 import argparse
 import statistics
 
-from machines.machines import Machines
+from tests.machines.machines import Machines
 
 DRIVER = """
     import time

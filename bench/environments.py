@@ -1,6 +1,6 @@
 """What environments cost: from a driver's start to the answer of a task on another machine of namespaces.
 
-    PYTHONPATH=tests python bench/environments.py [--rounds 3] [--megabytes 450]        as root
+    PYTHONPATH=. python bench/environments.py [--rounds 3] [--megabytes 450]        as root
 
 Each figure is of a driver of its own, so of a job of its own. Prints a Markdown table of medians: the first
 time, and once the machine has it.
@@ -9,7 +9,7 @@ time, and once the machine has it.
 import argparse
 import statistics
 
-from machines.machines import Machines
+from tests.machines.machines import Machines
 
 # What makes the files, for both machines: packages come from a file here, code from the driver's machine.
 FILES = """

@@ -1,6 +1,6 @@
 """What encryption costs at least on this machine: processes that do nothing but exchange bytes.
 
-    PYTHONPATH=tests python bench/ping_pong.py [--rounds 3]
+    PYTHONPATH=. python bench/ping_pong.py [--rounds 3]
 
 Over TCP, and over TLS by OpenSSL with each cipher, by turns. Prints a Markdown table: microseconds of one
 exchange, the least of all, and what the quickest cipher leaves of the rate in the clear.
@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from helpers.certificates import Authority
+from tests.helpers.certificates import Authority
 
 # Bytes there and back: a call, a call with 50 kB each way, an object of 1 MiB and a word back.
 EXCHANGES = {

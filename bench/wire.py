@@ -1,6 +1,6 @@
 """The wire between machines of namespaces, and what Heliostat makes of it.
 
-    PYTHONPATH=tests python bench/wire.py [--rounds 5] [--readers 7] [--tls]        as root, with iperf3
+    PYTHONPATH=. python bench/wire.py [--rounds 5] [--readers 7] [--tls]        as root, with iperf3
 
 Each round measures programs that do nothing else (iperf3, a TCP ping-pong) and Heliostat by turns on the same
 machines, so that a busy hour hits both. Prints a Markdown table: medians of both, and of the ratios.
@@ -14,8 +14,8 @@ import sys
 import textwrap
 import time
 
-from helpers import harness
-from machines.machines import Machine, Machines
+from tests.helpers import harness
+from tests.machines.machines import Machine, Machines
 
 IPERF_SECONDS = 3
 

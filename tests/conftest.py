@@ -16,20 +16,16 @@ from typing import Any
 
 import pytest
 
-# Workers import what the tests name from here too; a driver's own additions to its path end with it.
-TESTS = str(Path(__file__).parent)
-sys.path.insert(0, TESTS)
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    part for part in (TESTS, os.environ.get("PYTHONPATH")) if part
-)
+# Tests and helpers are imported as `tests.…` alone. Workers get this entry with the path of their driver.
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 # Before the first import of ray: neither a cluster of the caller nor a real GPU may leak in.
 for _name in ("RAY_ADDRESS", "RAY_NAMESPACE", "CUDA_VISIBLE_DEVICES"):
     os.environ.pop(_name, None)
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
-from helpers import compiled, harness, longest  # noqa: E402
-from helpers.shared import cluster  # noqa: E402
+from tests.helpers import compiled, harness, longest  # noqa: E402
+from tests.helpers.shared import cluster  # noqa: E402
 
 # A shell that starts the tests in the background has its children ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)

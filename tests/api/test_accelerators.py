@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 import ray
-from helpers.actors import Counter
+
+from tests.helpers.actors import Counter
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

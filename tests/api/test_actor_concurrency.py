@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray.exceptions import (
     PendingCallsLimitExceeded,
     TaskCancelledError,
 )
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

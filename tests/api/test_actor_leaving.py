@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.actors import Gate
-from helpers.harness import wait_until
 from ray.exceptions import RayActorError
+
+from tests.helpers.actors import Gate
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.actors import Counter
-from helpers.harness import IS_HELIOSTAT, is_alive, wait_until
 from ray.exceptions import (
     ActorDiedError,
     ActorUnavailableError,
     RayActorError,
 )
+
+from tests.helpers.actors import Counter
+from tests.helpers.harness import IS_HELIOSTAT, is_alive, wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.actors import Counter
-from helpers.harness import wait_until
+
+from tests.helpers.actors import Counter
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.actors import Gate
+
+from tests.helpers.actors import Gate
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.actors import Counter
-from helpers.harness import is_alive, wait_until
-from helpers.samples import Adder
 from ray.exceptions import (
     GetTimeoutError,
 )
+
+from tests.helpers.actors import Counter
+from tests.helpers.harness import is_alive, wait_until
+from tests.helpers.samples import Adder
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from helpers import harness
-from helpers.certificates import Authority
+
+from tests.helpers import harness
+from tests.helpers.certificates import Authority
 
 pytestmark = pytest.mark.heliostat_only("Ray's client is another program than its driver")
 

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import harness
+
+from tests.helpers import harness
 
 pytestmark = [
     pytest.mark.heliostat_only("Ray's client is another program than its driver"),

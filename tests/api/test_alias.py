@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("the alias is Heliostat's own", allow_module_level=True)

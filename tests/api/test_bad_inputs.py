@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray.exceptions import RuntimeEnvSetupError
 from ray.runtime_env import RuntimeEnv
 from ray.util import list_named_actors, placement_group
@@ -18,6 +17,8 @@ from ray.util.scheduling_strategies import (
     NodeLabelSchedulingStrategy,
 )
 from ray.util.state import list_actors
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

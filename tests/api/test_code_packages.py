@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT, wait_until
 from ray.exceptions import RuntimeEnvSetupError
 from ray.runtime_env import RuntimeEnv, RuntimeEnvConfig
+
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
 
 CLUSTER = {"num_cpus": 4}
 OURS = pytest.mark.heliostat_only("Ray takes folders and archives of single tasks from URIs only")

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.dap import Client, endpoints
-from helpers.harness import Driver, clean_env, wait_until
-from helpers.notebook_kernels import Kernel
+
+from tests.helpers.dap import Client, endpoints
+from tests.helpers.harness import Driver, clean_env, wait_until
+from tests.helpers.notebook_kernels import Kernel
 
 pytestmark = [
     pytest.mark.contract("F14.10", "F15.12"),

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import Finished, clean_env
+
+from tests.helpers.harness import Finished, clean_env
 
 INIT = 'import ray\nray.init(address="local", num_cpus=2, include_dashboard=False)\n'
 

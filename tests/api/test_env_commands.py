@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT
 from ray.exceptions import RuntimeEnvSetupError
 from ray.runtime_env import RuntimeEnv, RuntimeEnvConfig
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 pytestmark = [
     pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray's agent wants the real programs"),
@@ -223,7 +224,7 @@ def test_a_plugin_changes_the_worker(
 ) -> None:
     (tmp_path / "a_plugin_of_mine.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     plugins = [{"class": "a_plugin_of_mine.Mine", "priority": 5}]
     monkeypatch.setenv("RAY_RUNTIME_ENV_PLUGINS", json.dumps(plugins))
     made = tmp_path / "made"

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.samples import SampleError
 from ray import exceptions
 from ray.exceptions import RayError, RayTaskError
+
+from tests.helpers.samples import SampleError
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

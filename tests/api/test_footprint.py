@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import Session, session_of, wait_until
+
+from tests.helpers.harness import Session, session_of, wait_until
 
 pytestmark = pytest.mark.heliostat_only("Ray needs ten times as much")
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT, wait_until
 from ray.util.state import get_task, list_objects
+
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

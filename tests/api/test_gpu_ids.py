@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
-from helpers.samples import gpus
+
+from tests.helpers.harness import wait_until
+from tests.helpers.samples import gpus
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

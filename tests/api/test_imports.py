@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,19 @@ def test_a_second_name_is_given_while_other_modules_are_loaded() -> None:
         assert next(numbers) > 1
     """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_workers_find_tests_under_one_name(ray_start: Any) -> None:
+    """Helpers hide no package of the same name, neither in a driver nor in its workers."""
+
+    @ray.remote
+    def found(names: list[str]) -> list[str]:
+        return [name for name in names if find_spec(name) is not None]
+
+    folder = Path(__file__).parents[1]
+    files = [*folder.glob("*"), *(folder / "helpers").glob("*.py")]
+    names = {path.stem for path in files if path.stem.isidentifier()} - {"__init__"}
+    # A package of PyPI, and a folder beside this one.
+    ours = sorted(names - {"packaging", "docs"})
+    assert {"helpers", "harness", "web", "plans"} <= set(ours)
+    assert ray.get(found.remote([*ours, "tests"])) == ["tests"]

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import free_port, wait_until
 from ray.exceptions import RaySystemError
+
+from tests.helpers.harness import free_port, wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import wheels
-from helpers.harness import IS_HELIOSTAT, clean_env, free_port
+
+from tests.helpers import wheels
+from tests.helpers.harness import IS_HELIOSTAT, clean_env, free_port
 
 pytestmark = [
     pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray's installer wants an index"),

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 import pytest
-from helpers.harness import IS_HELIOSTAT, Finished, wait_until
+
+from tests.helpers.harness import IS_HELIOSTAT, Finished, wait_until
 
 # The last lines of a driver wait until the lines of the workers have come.
 PRELUDE = """

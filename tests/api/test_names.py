@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 # What `from MODULE import NAME` finds: the public names of Ray 2.60, by module.
 NAMES = {

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.harness import wait_until
-from helpers.notebook_kernels import Kernel
+
+from tests.helpers.harness import wait_until
+from tests.helpers.notebook_kernels import Kernel
 
 pytestmark = pytest.mark.heliostat_only("how a session looks from a notebook")
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray.experimental import get_local_object_locations, get_object_locations
+
+from tests.helpers.harness import wait_until
 
 CLUSTER = {"num_cpus": 4, "object_store_memory": 100 << 20}
 BOTH = pytest.mark.parametrize("ask", [get_object_locations, get_local_object_locations])

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers.harness import wait_until
-from helpers.samples import Adder
 from ray.exceptions import GetTimeoutError
+
+from tests.helpers.harness import wait_until
+from tests.helpers.samples import Adder
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import ray
-from helpers import wheels
-from helpers.harness import IS_HELIOSTAT, wait_until
 from ray.exceptions import RuntimeEnvSetupError
+
+from tests.helpers import wheels
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
 
 CLUSTER = {"num_cpus": 4}
 pytestmark = pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray's installer wants an index")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT, wait_until
 from ray.util import (
     get_current_placement_group,
     get_placement_group,
@@ -16,6 +15,8 @@ from ray.util import (
     remove_placement_group,
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import wait_until
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.heliostat_only("how workers are made is Heliostat's own")
 

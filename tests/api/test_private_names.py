@@ -16,7 +16,8 @@ from typing import Any
 import cloudpickle
 import pytest
 import ray
-from helpers.harness import wait_until
+
+from tests.helpers.harness import wait_until
 
 ours = pytest.mark.heliostat_only("which private names there are is ours to say")
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray.exceptions import ObjectLostError, OwnerDiedError, RayActorError
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT, wait_until
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError
+
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
 
 MB = 1_000_000
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray.util.placement_group import placement_group, remove_placement_group
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
-from helpers.samples import context_ids
+
+from tests.helpers.harness import wait_until
+from tests.helpers.samples import context_ids
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

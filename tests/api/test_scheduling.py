@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray.util.accelerators import NVIDIA_TESLA_V100
 from ray.util.scheduling_strategies import (
     DoesNotExist,
@@ -15,6 +14,8 @@ from ray.util.scheduling_strategies import (
     NodeLabelSchedulingStrategy,
     NotIn,
 )
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -11,7 +11,8 @@ import ray
 from heliostat.core.driver import daemon
 from heliostat.core.platform import settings
 from heliostat.train.settings import TrainSettings
-from helpers.harness import clean_env
+
+from tests.helpers.harness import clean_env
 
 pytestmark = pytest.mark.heliostat_only("the table of settings is Heliostat's")
 

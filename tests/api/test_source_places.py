@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import clean_env
+
+from tests.helpers.harness import clean_env
 
 pytestmark = pytest.mark.contract("F0.16", "F0.22")
 
@@ -222,7 +223,7 @@ def _python(folder: Path, *args: str, text: str = "") -> str:
 
 
 def _in_a_notebook(cells: list[str]) -> str:
-    from helpers.notebook_kernels import Kernel
+    from tests.helpers.notebook_kernels import Kernel
 
     kernel = Kernel()
     try:

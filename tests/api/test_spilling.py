@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT, wait_until
 from ray.exceptions import ObjectLostError
+
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
 
 MIB = 1 << 20
 

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import is_alive, wait_until
-from helpers.samples import Adder, times_seven
 from ray.exceptions import (
     GetTimeoutError,
     WorkerCrashedError,
 )
+
+from tests.helpers.harness import is_alive, wait_until
+from tests.helpers.samples import Adder, times_seven
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.harness import start_driver
+
+from tests.helpers.harness import start_driver
 
 pytest.importorskip("torch")
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT, wait_until
+
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from api.test_interpreters import find_uv, make_wheel
-from helpers.harness import IS_HELIOSTAT, clean_env
+
+from tests.api.test_interpreters import find_uv, make_wheel
+from tests.helpers.harness import IS_HELIOSTAT, clean_env
 
 pytestmark = [
     pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray's packages are not in uv's environment"),

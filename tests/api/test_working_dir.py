@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 
 @ray.remote

@@ -1,8 +1,8 @@
-"""``python -m chaos``: see ``run``."""
+"""``python -m tests.chaos``: see ``run``."""
 
 import sys
 
-from chaos.run import main
+from tests.chaos.run import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from helpers import harness
-from machines.machines import HELIOSTAT, Machine, Machines
+from tests.helpers import harness
+from tests.machines.machines import HELIOSTAT, Machine, Machines
 
 HEAD = 0
 # So many machines are in trouble at once: the head always has more than half of the others or knows it.

@@ -1,4 +1,4 @@
-"""``python -m chaos.heads``: the head that leads is killed again and again, under load.
+"""``python -m tests.chaos.heads``: the head that leads is killed again and again, under load.
 
 One machine's workers, and a driver there, go on while heads take each other's place. The driver writes
 down each thing that was acknowledged: keys that were put and deleted, actors, calls. In the end all of it
@@ -24,9 +24,9 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from helpers import harness, stores
-from helpers.harness import Driver, start_driver, wait_until
-from helpers.stores import Machine
+from tests.helpers import harness, stores
+from tests.helpers.harness import Driver, start_driver, wait_until
+from tests.helpers.stores import Machine
 
 LOAD = """
 import os, sys, time
@@ -222,7 +222,7 @@ class Run:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m chaos.heads", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.heads", description=__doc__)
     parser.add_argument("--store", choices=["redis", "etcd"], default="etcd")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--minutes", type=float, help="end earlier, after so long")

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from helpers import harness
-from machines.machines import HELIOSTAT, Machines, why_not
-
-from chaos.faults import HEAD, Injector, alive, daemons, draw
+from tests.chaos.faults import HEAD, Injector, alive, daemons, draw
+from tests.helpers import harness
+from tests.machines.machines import HELIOSTAT, Machines, why_not
 
 MACHINES = 5
 WORKLOAD = Path(__file__).with_name("workload.py")
@@ -184,7 +183,7 @@ def judge_the_named(calls: str, injector: Injector, verdict: Verdict) -> None:
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0, help="for how long, in all")
     parser.add_argument(
         "--seed", type=int, default=1, help="of the first run; the next has the next"

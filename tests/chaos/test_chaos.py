@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from machines.machines import Machines
-
-from chaos.faults import HEAD, HEAD_AWAY_MAX_S, Injector, Silence, draw, verdicts
-from chaos.run import MACHINES, Verdict, judge_the_named, read_lines
+from tests.chaos.faults import HEAD, HEAD_AWAY_MAX_S, Injector, Silence, draw, verdicts
+from tests.chaos.run import MACHINES, Verdict, judge_the_named, read_lines
+from tests.machines.machines import Machines
 
 
 def test_a_seed_always_draws_the_same_faults() -> None:

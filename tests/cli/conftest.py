@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from helpers import stores, web
-from helpers.shared import cluster as shared
-from helpers.stores import Etcd, Redis
-from helpers.web import Head
+
+from tests.helpers import stores, web
+from tests.helpers.shared import cluster as shared
+from tests.helpers.stores import Etcd, Redis
+from tests.helpers.web import Head
 
 
 @pytest.fixture

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.commands import CLI, ran
-from helpers.harness import Session, clean_env, free_port, is_alive, wait_until
-from helpers.shared import cluster as shared
+
+from tests.helpers.commands import CLI, ran
+from tests.helpers.harness import Session, clean_env, free_port, is_alive, wait_until
+from tests.helpers.shared import cluster as shared
 
 BIN = Path(sys.executable).parent
 AUTO = Path(__file__).parent.parent / "reference" / "scripts" / "s002_address_auto.py"

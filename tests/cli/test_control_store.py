@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import clocks, stores
-from helpers.certificates import Authority
-from helpers.commands import CLI
-from helpers.harness import is_alive, start_driver, wait_until
-from helpers.shared import cluster as shared
-from helpers.stores import Machine, Redis
+
+from tests.helpers import clocks, stores
+from tests.helpers.certificates import Authority
+from tests.helpers.commands import CLI
+from tests.helpers.harness import is_alive, start_driver, wait_until
+from tests.helpers.shared import cluster as shared
+from tests.helpers.stores import Machine, Redis
 
 pytestmark = [
     pytest.mark.contract("F5.10"),

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers import wheels
+
+from tests.helpers import wheels
 
 pytestmark = [
     pytest.mark.contract("F7.04", "F7.07"),

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import web
-from helpers.harness import free_port, is_alive, kill_daemon, wait_until
+
+from tests.helpers import web
+from tests.helpers.harness import free_port, is_alive, kill_daemon, wait_until
 
 pytestmark = [
     pytest.mark.contract("F2.17", "F6.01"),

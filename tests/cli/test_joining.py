@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.commands import CLI
-from helpers.harness import clean_env, free_port, wait_until
-from helpers.shared import cluster as shared
+
+from tests.helpers.commands import CLI
+from tests.helpers.harness import clean_env, free_port, wait_until
+from tests.helpers.shared import cluster as shared
 
 pytestmark = [
     pytest.mark.contract("F6.02"),

@@ -25,7 +25,8 @@ import pytest
 import ray
 from heliostat import _heliostat
 from heliostat.core.debug import stacks
-from helpers.harness import clean_env, wait_until
+
+from tests.helpers.harness import clean_env, wait_until
 
 pytestmark = [
     pytest.mark.contract("F6.17"),

@@ -15,9 +15,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from helpers.commands import CLI, ran
-from helpers.harness import free_port, wait_until
-from helpers.web import Head
+
+from tests.helpers.commands import CLI, ran
+from tests.helpers.harness import free_port, wait_until
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.33"),

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.commands import CLI, ran
-from helpers.harness import wait_until
-from helpers.web import Head
+
+from tests.helpers.commands import CLI, ran
+from tests.helpers.harness import wait_until
+from tests.helpers.web import Head
 
 pytestmark = pytest.mark.heliostat_only("it is Heliostat's words that are read")
 

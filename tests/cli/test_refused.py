@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import ray
-from helpers import web
-from helpers.commands import CLI, ran
-from helpers.harness import clean_env, free_port
+
+from tests.helpers import web
+from tests.helpers.commands import CLI, ran
+from tests.helpers.harness import clean_env, free_port
 
 pytestmark = pytest.mark.heliostat_only("Ray has these parts, or fails elsewhere")
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import clean_env, wait_until
+
+from tests.helpers.harness import clean_env, wait_until
 
 pytestmark = [
     pytest.mark.contract("F6.17"),

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import stores
-from helpers.harness import start_driver, wait_until
-from helpers.stores import Machine, Redis, lasting_port
 from ray.job_submission import JobSubmissionClient
+
+from tests.helpers import stores
+from tests.helpers.harness import start_driver, wait_until
+from tests.helpers.stores import Machine, Redis, lasting_port
 
 pytestmark = [
     pytest.mark.contract("F5.10"),

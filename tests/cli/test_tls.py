@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import ray
-from helpers import web
-from helpers.certificates import DAY, Authority
-from helpers.commands import CLI, ran
-from helpers.harness import clean_env, free_port
+
+from tests.helpers import web
+from tests.helpers.certificates import DAY, Authority
+from tests.helpers.commands import CLI, ran
+from tests.helpers.harness import clean_env, free_port
 
 pytestmark = [
     pytest.mark.contract("F6.28", "F15.12"),

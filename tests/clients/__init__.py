@@ -20,7 +20,7 @@ ROOT = Path(tempfile.gettempdir()) / f"clients-{os.getpid()}"
 
 def cluster(**options: Any) -> dict[str, Any]:
     """Options of a cluster whose workers find the stand-ins."""
-    path = os.pathsep.join([str(HERE), os.environ["PYTHONPATH"]])
+    path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
     return {
         "num_cpus": 4,
         "runtime_env": {"env_vars": {"PYTHONPATH": path, "CLIENTS_ROOT": str(ROOT)}},

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
+
+from tests.helpers.shared import cluster as shared
 
 STORE = 200 * 1024 * 1024
 

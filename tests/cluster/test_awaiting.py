@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.actors import Gate
-from helpers.awaiting import (
+from ray.cluster_utils import Cluster
+from ray.exceptions import ObjectLostError, ObjectReconstructionFailedError, RayTaskError
+
+from tests.helpers.actors import Gate
+from tests.helpers.awaiting import (
     CONSUMERS,
     LIMIT_S,
     MIB,
@@ -26,9 +29,7 @@ from helpers.awaiting import (
     make_items,
     make_put,
 )
-from helpers.shared import cluster as shared
-from ray.cluster_utils import Cluster
-from ray.exceptions import ObjectLostError, ObjectReconstructionFailedError, RayTaskError
+from tests.helpers.shared import cluster as shared
 
 STORE = 250 * MIB
 EACH_CONSUMER = pytest.mark.parametrize(

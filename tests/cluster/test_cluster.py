@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT, wait_until
-from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
 from ray.exceptions import (
     ActorDiedError,
@@ -23,6 +21,9 @@ from ray.exceptions import (
     RayActorError,
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
+from tests.helpers.shared import cluster as shared
 
 MIB = 1024 * 1024
 STORE = 200 * MIB
@@ -74,6 +75,16 @@ def three() -> Iterator[Cluster]:
     yield cluster
     ray.shutdown()
     cluster.shutdown()
+
+
+@ray.remote
+def note_node_and_wait(log: str, gate: str) -> str:
+    node = str(ray.get_runtime_context().get_node_id())
+    with open(log, "a") as out:
+        out.write(node + "\n")
+    while not os.path.exists(gate):
+        time.sleep(0.02)
+    return node
 
 
 def node_with(resource: str) -> str:
@@ -324,15 +335,7 @@ def test_a_task_is_tried_again_on_another_node(make_cluster: Any, tmp_path: Path
     node_id = node_with("doomed")
     log, gate = tmp_path / "runs", tmp_path / "gate"
 
-    @ray.remote(resources={"pool": 1}, max_retries=2)
-    def work(log: str, gate: str) -> str:
-        node = str(ray.get_runtime_context().get_node_id())
-        with open(log, "a") as out:
-            out.write(node + "\n")
-        while not os.path.exists(gate):
-            time.sleep(0.02)
-        return node
-
+    work = note_node_and_wait.options(resources={"pool": 1}, max_retries=2)
     refs = [work.remote(str(log), str(gate)) for _ in range(2)]
     wait_until(lambda: log.exists() and len(log.read_text().split()) == 2)
     assert node_id in log.read_text().split()
@@ -405,17 +408,9 @@ def test_what_runs_on_a_node_that_hangs_fails_or_runs_elsewhere(
     node_id = node_with("doomed")
     log, gate = tmp_path / "runs", tmp_path / "gate"
 
-    @ray.remote(resources={"doomed": 1})
-    def work(log: str, gate: str) -> str:
-        node = str(ray.get_runtime_context().get_node_id())
-        with open(log, "a") as out:
-            out.write(node + "\n")
-        while not os.path.exists(gate):
-            time.sleep(0.02)
-        return node
-
-    once = work.options(max_retries=0).remote(str(log), str(gate))
-    twice = work.options(max_retries=1).remote(str(log), str(gate))
+    needs: dict[str, Any] = {"resources": {"doomed": 1}}
+    once = note_node_and_wait.options(**needs, max_retries=0).remote(str(log), str(gate))
+    twice = note_node_and_wait.options(**needs, max_retries=1).remote(str(log), str(gate))
     wait_until(lambda: log.exists() and len(log.read_text().split()) == 2)
     cluster.add_node(num_cpus=2, resources={"doomed": 2}, object_store_memory=STORE)
     cluster.wait_for_nodes()

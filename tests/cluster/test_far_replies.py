@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
+
+from tests.helpers.shared import cluster as shared
 
 pytestmark = pytest.mark.contract("F1.04", "F1.12", "F2.22", "F5.02")
 

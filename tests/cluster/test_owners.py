@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers import harness
 from ray._private.state import available_resources_per_node
+
+from tests.helpers import harness
 
 AWAY: dict[str, Any] = {"num_cpus": 2, "resources": {"away": 1}}
 

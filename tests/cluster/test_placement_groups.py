@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT, wait_until
-from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
 from ray.util import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
+from tests.helpers.shared import cluster as shared
 
 STORE = 200 * 1024 * 1024
 

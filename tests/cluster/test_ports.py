@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers.harness import all_processes, listening_ports, session_of
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from tests.helpers.harness import FINDS_TESTS, all_processes, listening_ports, session_of
 
 pytestmark = [
     pytest.mark.heliostat_only("Ray opens a port for each of its processes"),
@@ -101,7 +102,7 @@ def test_a_session_of_one_machine_listens_on_no_port(ray_fresh: Any, run_driver:
         """
         import sys, time
         import ray
-        from helpers.harness import listening_ports
+        from tests.helpers.harness import listening_ports
 
         ray.init(address=sys.argv[1])
         @ray.remote
@@ -113,6 +114,7 @@ def test_a_session_of_one_machine_listens_on_no_port(ray_fresh: Any, run_driver:
         print(f"ports={listening_ports([os.getpid()])}")
         """,
         args=[context.address_info["address"]],
+        env=FINDS_TESTS,
     ).check()
     assert other.value("address") == context.address_info["address"]
     assert other.value("ports") == "set()"
@@ -162,7 +164,7 @@ def test_a_process_that_is_killed_before_it_takes_its_connection(
     that the actor died, and waits for nothing."""
     import signal
 
-    from helpers.harness import wait_until
+    from tests.helpers.harness import wait_until
 
     cluster = make_cluster({"num_cpus": 2, "resources": {"here": 1}}, {"num_cpus": 2})
     here, other = sorted(cluster.worker_nodes, key=lambda n: n.node_id != first_with("here"))

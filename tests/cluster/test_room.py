@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
+
+from tests.helpers.shared import cluster as shared
 
 pytestmark = pytest.mark.contract("F3.05", "F4.01")
 

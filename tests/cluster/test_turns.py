@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers.harness import wait_until
-from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
+
+from tests.helpers.harness import wait_until
+from tests.helpers.shared import cluster as shared
 
 STORE = 200 << 20
 NODES = 4

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import Finished, wait_until
+
+from tests.helpers.harness import Finished, wait_until
 
 pytestmark = [
     pytest.mark.contract("F7.02"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from helpers import web
+
+from tests.helpers import web
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Makes the pictures of the page in `docs/images`: a cluster at work, seen by a browser.
 
-HELIOSTAT_BROWSER=/usr/bin/chromium PYTHONPATH=tests .venv/bin/python tests/dashboard/pictures.py
+HELIOSTAT_BROWSER=/usr/bin/chromium PYTHONPATH=. .venv/bin/python tests/dashboard/pictures.py
 
 It needs Playwright and Pillow, and takes the page that `npm run build` has made, not the daemon's. With the
 name of a folder it also puts each part there, light and dark, in a wide window and a narrow one.
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from helpers import harness, web
+from tests.helpers import harness, web
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"

@@ -9,8 +9,9 @@ from urllib.parse import urlencode
 
 import pytest
 import ray
-from helpers.harness import free_port
-from helpers.web import Head
+
+from tests.helpers.harness import free_port
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05", "F6.22", "F6.25"),

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import harness
-from helpers.harness import wait_until
-from helpers.web import Head
+
+from tests.helpers import harness
+from tests.helpers.harness import wait_until
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05"),

@@ -6,7 +6,8 @@ import asyncio
 from collections import Counter
 
 import pytest
-from helpers.web import Head
+
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05"),

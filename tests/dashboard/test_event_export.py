@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import web
-from helpers.commands import CLI
-from helpers.harness import wait_until
-from helpers.web import Head
+
+from tests.helpers import web
+from tests.helpers.commands import CLI
+from tests.helpers.harness import wait_until
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.31"),

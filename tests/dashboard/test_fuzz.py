@@ -8,7 +8,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from helpers.web import Head
+
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.16", "F6.18", "F6.27"),

@@ -18,12 +18,13 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from heliostat.util.history_command import Copy, Store, fetch
-from helpers import web
-from helpers.answers import Answer
-from helpers.browser import BROWSER, WAIT, accessible, fits
-from helpers.commands import CLI
-from helpers.harness import kill_daemon, wait_until
-from helpers.web import Head
+
+from tests.helpers import web
+from tests.helpers.answers import Answer
+from tests.helpers.browser import BROWSER, WAIT, accessible, fits
+from tests.helpers.commands import CLI
+from tests.helpers.harness import kill_daemon, wait_until
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05"),

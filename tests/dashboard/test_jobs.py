@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import ray
-from helpers import wheels
-from helpers.commands import CLI, ran
-from helpers.harness import is_alive, kill_daemon, wait_until
-from helpers.web import Head
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient, JobType
+
+from tests.helpers import wheels
+from tests.helpers.commands import CLI, ran
+from tests.helpers.harness import is_alive, kill_daemon, wait_until
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.14", "F6.15", "F6.16"),

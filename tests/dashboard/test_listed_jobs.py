@@ -7,8 +7,9 @@ import sys
 from typing import Any
 
 import pytest
-from helpers.harness import kill_daemon, wait_until
-from helpers.web import Head
+
+from tests.helpers.harness import kill_daemon, wait_until
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.15", "F6.16"),

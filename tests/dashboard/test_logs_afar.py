@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
-from helpers.web import Head
 from ray.job_submission import JobSubmissionClient
 from ray.util import state
 from ray.util.state.exception import RayStateApiException
+
+from tests.helpers.harness import wait_until
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.18"),

@@ -15,9 +15,10 @@ from urllib.parse import quote
 
 import pytest
 import ray
-from helpers import web
-from helpers.commands import CLI
-from helpers.harness import IS_HELIOSTAT, wait_until
+
+from tests.helpers import web
+from tests.helpers.commands import CLI
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
 
 pytestmark = [
     pytest.mark.skipif(not IS_HELIOSTAT, reason="the nodes are started by the command heliostat"),

@@ -9,8 +9,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from helpers import harness, web
-from helpers.commands import CLI
+
+from tests.helpers import harness, web
+from tests.helpers.commands import CLI
 
 pytestmark = [
     pytest.mark.contract("F6.05"),

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from helpers import web
-from helpers.harness import clean_env, wait_until
-from helpers.web import Head
+
+from tests.helpers import web
+from tests.helpers.harness import clean_env, wait_until
+from tests.helpers.web import Head
 
 pytestmark = pytest.mark.contract("F6.22")
 

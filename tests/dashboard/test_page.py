@@ -9,10 +9,11 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from helpers import harness
-from helpers.answer_types import differences
-from helpers.browser import BROWSER, opened
-from helpers.web import Head
+
+from tests.helpers import harness
+from tests.helpers.answer_types import differences
+from tests.helpers.browser import BROWSER, opened
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05", "F6.26"),

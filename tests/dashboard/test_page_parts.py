@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers import harness
-from helpers.browser import BROWSER, WAIT, accessible, fits, goto, opened
-from helpers.web import Head
+
+from tests.helpers import harness
+from tests.helpers.browser import BROWSER, WAIT, accessible, fits, goto, opened
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05", "F6.26"),

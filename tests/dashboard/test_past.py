@@ -9,8 +9,9 @@ import time
 from typing import Any
 
 import pytest
-from helpers.harness import wait_until
-from helpers.web import Head
+
+from tests.helpers.harness import wait_until
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.23"),

@@ -11,8 +11,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.commands import ran
-from helpers.web import Head
+
+from tests.helpers.commands import ran
+from tests.helpers.web import Head
 
 PYTHON = os.environ.get("HELIOSTAT_RAY_PYTHON", "")
 

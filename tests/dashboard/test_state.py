@@ -9,9 +9,10 @@ from urllib.parse import quote, urlencode
 
 import pytest
 import ray
-from helpers.harness import wait_until
-from helpers.web import Head
 from ray.util import state
+
+from tests.helpers.harness import wait_until
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.18", "F6.27"),
@@ -51,7 +52,7 @@ time.sleep(1000)
 @pytest.fixture(scope="module")
 def busy(head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     """The head with a driver, three actors, finished calls and one that waits."""
-    from helpers import harness
+    from tests.helpers import harness
 
     driver = harness.start_driver(
         tmp_path_factory.mktemp("busy"),

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import harness
-from helpers.answer_types import differences
-from helpers.harness import wait_until
-from helpers.web import Head
+
+from tests.helpers import harness
+from tests.helpers.answer_types import differences
+from tests.helpers.harness import wait_until
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05", "F6.26"),

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import harness
-from helpers.answer_types import differences
-from helpers.harness import Driver, wait_until
-from helpers.web import Head
+
+from tests.helpers import harness
+from tests.helpers.answer_types import differences
+from tests.helpers.harness import Driver, wait_until
+from tests.helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F15.10", "F12.01"),

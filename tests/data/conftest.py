@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import clients
 import pytest
+
+from tests import clients
 
 pytest.importorskip("pyarrow", reason="the data library needs pyarrow")
 

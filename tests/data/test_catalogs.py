@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import clients
 import pyarrow as pa
 import pytest
 import ray
-from helpers import data_services
+
+from tests import clients
+from tests.helpers import data_services
 
 CLUSTER = clients.cluster()
 

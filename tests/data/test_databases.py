@@ -7,11 +7,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-import clients
 import numpy as np
 import pyarrow as pa
 import pytest
 import ray
+
+from tests import clients
 
 CLUSTER = clients.cluster()
 pytestmark = pytest.mark.heliostat_only("the stand-ins know what this library asks of the packages")

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers.harness import wait_until
+
+from tests.helpers.harness import wait_until
 
 MIB = 1 << 20
 STORE = 80 * MIB

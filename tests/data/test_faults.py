@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
 from ray.exceptions import OutOfDiskError
+
+from tests.helpers.shared import cluster as shared
 
 STORE = 120 << 20
 

@@ -14,12 +14,13 @@ pytest.importorskip("fsspec", reason="the filesystem that fails is one of fsspec
 
 import pyarrow.parquet as pq  # noqa: E402
 import ray.data  # noqa: E402
-from helpers.flaky import PASSES, Flaky, fails  # noqa: E402
 from ray.data.datasource import (  # noqa: E402
     BlockBasedFileDatasink,
     Datasink,
     RowBasedFileDatasink,
 )
+
+from tests.helpers.flaky import PASSES, Flaky, fails  # noqa: E402
 
 WRITES: dict[str, Callable[..., None]] = {
     "parquet": lambda ds, path, **more: ds.write_parquet(path, **more),

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 import ray.data.aggregate as agg
-from plans.combine import JOINS
 from ray.data.expressions import col
+
+from tests.plans.combine import JOINS
 
 CLUSTER = {"num_cpus": 4}
 NAN = math.nan

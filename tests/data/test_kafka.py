@@ -6,10 +6,11 @@ import datetime
 import json
 from typing import Any
 
-import clients
 import numpy as np
 import pytest
 import ray
+
+from tests import clients
 
 CLUSTER = clients.cluster()
 pytestmark = pytest.mark.heliostat_only("the stand-in knows what this library asks of the package")

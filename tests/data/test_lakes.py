@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from helpers import hudi_tables
+
+from tests.helpers import hudi_tables
 
 ROWS = [{"id": i, "kind": "a/b c" if i % 2 else None} for i in range(10)]
 

@@ -6,12 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import clients
 import numpy as np
 import pytest
 import ray
-from helpers import small_models
-from helpers.harness import IS_HELIOSTAT
+
+from tests import clients
+from tests.helpers import small_models
+from tests.helpers.harness import IS_HELIOSTAT
 
 pytest.importorskip("transformers", reason="the extra `llm` brings it")
 if not IS_HELIOSTAT:

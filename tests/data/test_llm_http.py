@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 pytest.importorskip("aiohttp", reason="the extra `llm` brings it")
 pytest.importorskip("pydantic", reason="the extra `llm` brings it")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers import scraping
+
+from tests.helpers import scraping
 
 pytestmark = [
     pytest.mark.contract("F6.23"),

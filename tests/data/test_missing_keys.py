@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("pyarrow", reason="blocks are tables of pyarrow")
 
 import ray.data
-from plans.combine import JOINS
 from ray.data.aggregate import Count, Sum
 from ray.data.expressions import col
+
+from tests.plans.combine import JOINS
 
 ROWS = [{"user_id": n, "left_only": n} for n in range(4)]
 OTHERS = [{"user_id": n, "right_only": n} for n in range(4)]

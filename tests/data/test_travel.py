@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers import dataset_plans as plans
 from ray import cloudpickle
+
+from tests.helpers import dataset_plans as plans
 
 CLUSTER = {"num_cpus": 4}
 

@@ -1,6 +1,6 @@
 """Evaluate each query of Ray's own Grafana dashboards over a cluster of two nodes with work on it.
 
-PYTHONPATH=tests .venv/bin/python tests/differential/panels.py --ray PYTHON
+PYTHONPATH=. .venv/bin/python tests/differential/panels.py --ray PYTHON
 
 ``PYTHON`` has Ray, whose dashboards are asked for their queries; nothing of Ray runs. Prometheus has to
 be installed. The exit code is 1 when a query is none for Prometheus, or has no figures though all that
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from helpers import harness, web
+from tests.helpers import harness, web
 
 ASK_RAY = """
 import json

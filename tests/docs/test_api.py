@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.modules import loaded
+
+from tests.helpers.modules import loaded
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs/api").rglob("*.md"))

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from helpers.harness import clean_env, free_port
+
+from tests.helpers.harness import clean_env, free_port
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

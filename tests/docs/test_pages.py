@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import free_port
 from ray import exceptions
+
+from tests.helpers.harness import free_port
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

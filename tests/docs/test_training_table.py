@@ -11,7 +11,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from helpers.modules import loaded
+
+from tests.helpers.modules import loaded
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/performance.md"

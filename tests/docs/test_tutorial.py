@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.harness import clean_env, free_port
+
+from tests.helpers.harness import clean_env, free_port
 
 PAGE = Path(__file__).parents[2] / "docs/guide/tutorial.md"
 BLOCK = re.compile(

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers import children
-from helpers.harness import is_alive, wait_until
+
+from tests.helpers import children
+from tests.helpers.harness import FINDS_TESTS, is_alive, wait_until
 
 CLUSTER = {"num_cpus": 2, "resources": {"slot": 1}}
 
@@ -125,7 +126,7 @@ def test_children_end_with_the_driver(start_driver: Any, end: str) -> None:
     driver = start_driver(
         """
         import sys, time
-        from helpers import children
+        from tests.helpers import children
         import ray
 
         ray.init(address="local", num_cpus=2, include_dashboard=False)
@@ -149,6 +150,7 @@ def test_children_end_with_the_driver(start_driver: Any, end: str) -> None:
             time.sleep(1000)
         """,
         args=[end],
+        env=FINDS_TESTS,
     )
     pids = [int(pid) for pid in driver.wait_line("pids", within=120).split(",")]
     if end == "kill":

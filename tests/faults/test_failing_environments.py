@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray import serve, train
 from ray.exceptions import RuntimeEnvSetupError
 from ray.job_submission import JobSubmissionClient
+
+from tests.helpers.harness import wait_until
 
 pytestmark = [
     pytest.mark.heliostat_only("Ray tries again, and its words are others"),

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.commands import CLI, ran
-from helpers.harness import Driver, clean_env, free_port, is_alive, kill_daemon, wait_until
-from helpers.shared import cluster as shared
+
+from tests.helpers.commands import CLI, ran
+from tests.helpers.harness import Driver, clean_env, free_port, is_alive, kill_daemon, wait_until
+from tests.helpers.shared import cluster as shared
 
 
 def _why_not(folder: Path) -> str:

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import Session, session_of, wait_until
-from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
+
+from tests.helpers.harness import Session, session_of, wait_until
+from tests.helpers.shared import cluster as shared
 
 pytestmark = [
     pytest.mark.heliostat_only("what Ray's sockets do with such bytes is Ray's business"),

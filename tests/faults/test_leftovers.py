@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import (
+
+from tests.helpers.harness import (
     IS_HELIOSTAT,
     Driver,
     Session,

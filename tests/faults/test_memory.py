@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray.exceptions import OutOfMemoryError, RayActorError
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.heliostat_only("the memory that counts is a file that the test writes")
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import IS_HELIOSTAT, wait_until
+
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
 
 SOURCE = """
 import sys

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.harness import clean_env
+
+from tests.helpers.harness import clean_env
 
 ONE, OTHER = 65_533, 65_534  # users without an entry anywhere
 

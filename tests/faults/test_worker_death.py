@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT, is_alive, wait_until
 from ray.exceptions import ActorDiedError, RayActorError, WorkerCrashedError
+
+from tests.helpers.harness import IS_HELIOSTAT, is_alive, wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

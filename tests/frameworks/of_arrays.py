@@ -9,7 +9,7 @@ from typing import Any
 from ray import train
 from ray.train import Checkpoint
 
-from frameworks.work import LEARNING_RATE, MOMENTUM, STEPS, Course, batch_of, network, rows
+from tests.frameworks.work import LEARNING_RATE, MOMENTUM, STEPS, Course, batch_of, network, rows
 
 
 def _weights() -> list[Any]:

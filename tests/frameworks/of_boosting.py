@@ -7,7 +7,7 @@ from typing import Any
 
 from ray import train
 
-from frameworks.work import SAVE_EVERY, STEPS, Course
+from tests.frameworks.work import SAVE_EVERY, STEPS, Course
 
 # Few values a column, so that each worker cuts a column at the same places as one process does.
 _ROWS, _VALUES = 400, 6

@@ -9,8 +9,8 @@ from typing import Any
 from ray import train
 from ray.train import Checkpoint
 
-from frameworks.of_deepspeed import options as deepspeed_options
-from frameworks.work import (
+from tests.frameworks.of_deepspeed import options as deepspeed_options
+from tests.frameworks.work import (
     BATCH,
     LEARNING_RATE,
     MOMENTUM,

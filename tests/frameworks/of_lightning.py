@@ -7,7 +7,7 @@ from typing import Any
 
 from ray import train
 
-from frameworks.work import (
+from tests.frameworks.work import (
     BATCH,
     SAVE_EVERY,
     STEPS,

@@ -9,7 +9,7 @@ from typing import Any
 from ray import train
 from ray.train import Checkpoint
 
-from frameworks.work import (
+from tests.frameworks.work import (
     STEPS,
     Course,
     batch_of,

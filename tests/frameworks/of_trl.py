@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from frameworks.of_hugging_face import trained
-from frameworks.work import BATCH, LEARNING_RATE, MOMENTUM, ROWS, STEPS, Course
+from tests.frameworks.of_hugging_face import trained
+from tests.frameworks.work import BATCH, LEARNING_RATE, MOMENTUM, ROWS, STEPS, Course
 
 WORDS, LENGTH = 16, 6
 # What every tokenizer has, and no row.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from frameworks import (
+from tests.frameworks import (
     of_arrays,
     of_boosting,
     of_deepspeed,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 
-from frameworks import work
-from frameworks.programs import PROGRAMS, Program
+from tests.frameworks import work
+from tests.frameworks.programs import PROGRAMS, Program
+from tests.helpers.harness import wait_until
 
 pytest.importorskip("torch")
 CLUSTER = {"num_cpus": 2}

@@ -13,8 +13,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from helpers.harness import once, wait_until
 from ray import train
+
+from tests.helpers.harness import once, wait_until
 
 ROWS, BATCH = 96, 8
 STEPS = ROWS // BATCH

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import is_alive
+
+from tests.helpers.harness import is_alive
 
 CHECK = Path(__file__).with_name("check.py")
 

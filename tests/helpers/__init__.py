@@ -1,1 +1,1 @@
-"""What tests share: imported by them and by their workers."""
+"""Helpers of tests: imported by them and by their workers, as ``tests.helpers``."""

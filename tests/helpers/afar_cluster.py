@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from helpers import harness
+from tests.helpers import harness
 
 IS_WANTED = bool(os.environ.get("TESTS_AFAR"))
 

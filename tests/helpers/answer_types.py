@@ -95,7 +95,7 @@ def _types() -> dict[str, tuple[list[str], Type]]:
 
 
 def differences(value: Any, type_name: str) -> list[str]:
-    """Where a value is other than its type: a sentence for each such place, none if it is of that type."""
+    """The places where a value differs from its type, a sentence each; none if it is of that type."""
     found: list[str] = []
     _compare(value, _Reader(type_name).type(), {}, type_name, found)
     return found

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class Answer:
-    """What came back."""
+    """The answer of a server."""
 
     status: int
     headers: Mapping[str, str]

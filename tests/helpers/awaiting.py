@@ -96,7 +96,7 @@ CONSUMERS = [each, gather, tasks, as_future, wrapped, as_completed]
 
 
 async def consume(consumer: int, refs: list[Any], gate: Any) -> list[Checksum]:
-    """What the consumer gets, which has begun to wait when the gate opens."""
+    """The result of the consumer, which has begun to wait when the gate opens."""
     waiting = asyncio.ensure_future(CONSUMERS[consumer](refs))
     await asyncio.sleep(0)
     if gate is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from helpers.web import Head
+from tests.helpers.web import Head
 
 WAIT = 120_000
 

@@ -19,7 +19,7 @@ def _name(text: str) -> x509.Name:
 
 
 class Authority:
-    """One that signs certificates; its own is in `path`."""
+    """An authority that signs certificates; its own is in `path`."""
 
     def __init__(self, folder: Path, name: str = "tests") -> None:
         self.folder, self.name = folder, _name(f"authority of {name}")

@@ -1,4 +1,4 @@
-"""One process compiles the files of tests, and those beside it take what it has written.
+"""Compiling of the files of tests by one process; those beside it take its bytecode.
 
 Pytest rewrites the assertions of each file, which takes as long as all else that it does to collect them.
 Python keeps nothing of it where the environment asks for that (``PYTHONDONTWRITEBYTECODE``, as images of

@@ -19,7 +19,7 @@ def endpoints(output: str) -> list[tuple[str, int]]:
 
 
 class Client:
-    """One connection to a worker."""
+    """A connection to a worker."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, timeout=ANSWER_WITHIN_S)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 
 class Service:
-    """What the server knows, and what it was asked."""
+    """The state of the server, and the requests that it got."""
 
     def __init__(self) -> None:
         self.url = ""

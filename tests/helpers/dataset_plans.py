@@ -28,7 +28,7 @@ ROWS = 8
 
 @dataclass(frozen=True)
 class Source:
-    """How a dataset of eight rows is made, a column of it, and whether that can be compared."""
+    """A way to make a dataset of eight rows, a column of it, and whether that can be compared."""
 
     make: Callable[[Path], Dataset]
     column: str
@@ -40,7 +40,7 @@ def frame() -> pd.DataFrame:
 
 
 class Numbers:
-    """What torch calls a dataset."""
+    """A dataset of torch's."""
 
     def __len__(self) -> int:
         return ROWS

@@ -1,4 +1,4 @@
-"""What the tests share that is not a fixture: waiting, driver scripts, and the view from /proc.
+"""Helpers of all tests that are not fixtures: waiting, driver scripts, and the view from /proc.
 
 Nothing here imports ``ray``: the helpers look at a session from outside, the way an operator would.
 """
@@ -26,6 +26,9 @@ T = TypeVar("T")
 
 # The same files run on Heliostat and on Ray, which is the oracle for what they assert.
 IS_HELIOSTAT = find_spec("heliostat") is not None
+
+# The environment of a script that imports `tests`: only such a one has this entry in the variable.
+FINDS_TESTS = {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 # What takes so long hangs: the deadline of a driver's end, of a condition, of a session that is to vanish.
 # A slow machine beside other work takes ten times what an idle one does.
@@ -104,7 +107,7 @@ class Finished:
         return f"--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}"
 
     def value(self, key: str) -> str:
-        """What the driver printed as ``key=value`` on a line of its own."""
+        """The text that the driver printed as ``key=value`` on a line of its own."""
         for line in self.stdout.splitlines():
             name, eq, value = line.partition("=")
             if eq and name == key:
@@ -217,7 +220,7 @@ def start_driver(
 
 @dataclass(frozen=True)
 class Proc:
-    """One process as /proc shows it."""
+    """A process as /proc shows it."""
 
     pid: int
     cmdline: str
@@ -282,7 +285,7 @@ def _links(directory: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Session:
-    """What belongs to one session on this machine, found from outside."""
+    """A session's processes, files and ports on this machine, found from outside."""
 
     directory: Path
     drivers: frozenset[int] = field(default_factory=lambda: frozenset({os.getpid()}))

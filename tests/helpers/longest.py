@@ -1,4 +1,4 @@
-"""Which files take longest: they begin, so that none is left at the end with all but one process idle.
+"""The order of test files: those that take longest begin, so that none is left at the end beside idle ones.
 
 ``tests/longest.txt`` has them, with the seconds that they took beside two others on two cores. A whole run
 of ``make test`` writes ``target/longest.txt`` in the same form; take it over when the order has changed much.
@@ -34,11 +34,11 @@ class Longest:
             items.sort(key=lambda item: -seconds.get(_name(item.nodeid), 0.0))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Of every phase of a test."""
+        """Add up the seconds of every phase of a test."""
         self.seconds[_name(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self, session: Any) -> None:
-        """Where the tests were divided among processes, the one that divided them writes what they took."""
+        """Write the seconds of each file, in the process that divided the tests among others."""
         config = session.config
         if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
             return

@@ -9,7 +9,7 @@ from typing import Any
 
 from jupyter_client.manager import KernelManager
 
-from helpers.harness import clean_env
+from tests.helpers.harness import clean_env
 
 # A deadline against a hang.
 WITHIN_S = 90.0
@@ -36,7 +36,7 @@ class Kernel:
         self.client.wait_for_ready(timeout=WITHIN_S)
 
     def run(self, source: str) -> tuple[str, str]:
-        """What the cell printed and shows, and the name of its error, if it has one."""
+        """Run a cell: its output and result, and the name of its error, if it has one."""
         return self.outcome(self.client.execute(source))
 
     def outcome(self, cell: str) -> tuple[str, str]:

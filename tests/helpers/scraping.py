@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import ray
 
-from helpers.harness import IS_HELIOSTAT
+from tests.helpers.harness import IS_HELIOSTAT
 
 # A deadline against a hang: Ray tells metrics each ten seconds.
 S = 60
 
 
 class Sample(NamedTuple):
-    """One line."""
+    """A line of the text of metrics."""
 
     name: str
     tags: dict[str, str]
@@ -24,7 +24,7 @@ class Sample(NamedTuple):
 
 
 def token() -> str | None:
-    """What whoever reads has to show."""
+    """The token that a reader has to show."""
     if not IS_HELIOSTAT:
         return None
     from heliostat.core.platform import auth
@@ -47,7 +47,7 @@ def fetch(node: dict[str, Any], shown: str | None, path: str = "/metrics") -> tu
 
 
 def samples(text: str) -> list[Sample]:
-    """What the text says."""
+    """The samples of a text."""
     found = []
     for line in text.splitlines():
         match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
@@ -58,7 +58,7 @@ def samples(text: str) -> list[Sample]:
 
 
 def scrape() -> list[Sample]:
-    """What all nodes measure."""
+    """The samples of all nodes."""
     return [one for node in ray.nodes() for one in samples(fetch(node, token())[1])]
 
 
@@ -92,7 +92,7 @@ def gone(name: str, **tags: str) -> None:
 
 
 def lacking(wanted: dict[str, set[str]], **tags: str) -> dict[str, set[str]]:
-    """Of these series and their labels: what is not there after a while."""
+    """The series and labels among these that are not there after a while."""
     deadline = time.monotonic() + S
     while True:
         found: dict[str, set[str]] = {}

@@ -6,7 +6,7 @@ import http.client
 import os
 from typing import Any
 
-from helpers.answers import Answer
+from tests.helpers.answers import Answer
 
 # A deadline against a hang.
 ANSWER_S = 60

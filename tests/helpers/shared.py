@@ -7,11 +7,11 @@ from typing import Any
 
 import ray
 
-from helpers import afar_cluster, harness
+from tests.helpers import afar_cluster, harness
 
 
 class SharedCluster:
-    """One running cluster at a time; tests of a module that ask for the same one share it."""
+    """The running cluster, one at a time; tests of a module that ask for the same one share it."""
 
     def __init__(self) -> None:
         self.key: str | None = None

@@ -29,7 +29,7 @@ TURNS_MAX = 300_000
 
 
 class Gone(exceptions.RayError):
-    """Who had the answer is gone."""
+    """Raised where the process that had the answer is gone."""
 
 
 class DriverDied(BaseException):
@@ -62,7 +62,7 @@ class _Selector(selectors.SelectSelector):
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """Its clock is that of the simulation, and a call in a thread takes as long as the world says."""
+    """An event loop with the simulation's clock; a call in a thread takes as long as the world says."""
 
     def __init__(self, world: World) -> None:
         self.selector = _Selector()
@@ -124,7 +124,7 @@ current: contextvars.ContextVar[Actor | None] = contextvars.ContextVar("current"
 
 
 class Ref:
-    """What a call will have been answered with."""
+    """A reference to the answer of a call."""
 
     def __init__(self, world: World) -> None:
         self.future: asyncio.Future[Any] = world.loop.create_future()
@@ -146,7 +146,7 @@ class Ref:
             self.future.set_exception(error)
 
     def lose(self, why: str) -> None:
-        """What it stood for is gone, also where it had been there."""
+        """Lose the value, also where it had been there."""
         self.future.cancel()
         self.future = self.future.get_loop().create_future()
         self.future.add_done_callback(lambda f: f.cancelled() or f.exception())
@@ -215,7 +215,7 @@ class Actor:
         return self.name
 
     def start(self, node: Node) -> None:
-        """Its process begins to start on a node."""
+        """Begin to start the actor's process on a node."""
         self.node = node
         node.actors[self] = None
         self.world.later(self.world.start_s(), self._started)
@@ -387,7 +387,7 @@ class World:
         return self.loop.run_until_complete(until())
 
     def kill_driver(self) -> None:
-        """It ends, and with it all actors, which it owns."""
+        """End the driver, and with it all actors, which it owns."""
         self._driver_dies.set()
 
     def end_all(self, why: str) -> None:
@@ -428,7 +428,7 @@ class World:
         self._changed()
 
     def drain(self, node: Node, seconds: float | None) -> None:
-        """It is to be taken away; None: it stays after all."""
+        """Announce that the node will be taken away; None: it stays after all."""
         node.leaves_at = None if seconds is None else self.clock.time() + seconds
         self.note(f"{node.name} leaves in {seconds} s")
         self._changed()

@@ -36,9 +36,9 @@ from heliostat.train.replicas.words import (
 from heliostat.train.steps.pace import WINDOW_S
 from heliostat.train.steps.words import COMMUNICATION, FORWARD, PHASES, Beat
 
-from helpers.simulated_ray import Actor, Gone, Handle, Node
-from helpers.simulated_run import History
-from helpers.simulated_training import EPOCHS, Function, Training, Worker
+from tests.helpers.simulated_ray import Actor, Gone, Handle, Node
+from tests.helpers.simulated_run import History
+from tests.helpers.simulated_training import EPOCHS, Function, Training, Worker
 
 SIGNATURE = (("w", (1,), "float"),)
 
@@ -265,7 +265,7 @@ class ReplicaFunction(Function):
                 return found
 
     async def round(self, number: int, weight: int) -> Vote | None:
-        """One try at a round; None: its ring has broken."""
+        """Try a round; None: its ring has broken."""
         member, ring = self.member, self.member.quorum
         assert self.seat.group in member.groups, "it is left out of its own quorum"
         members = len(member.groups) * self.seat.size

@@ -38,8 +38,8 @@ from heliostat.train.storage import arrow
 from heliostat.train.storage.base import SNAPSHOT_FILE, Storage
 from heliostat.train.worker.actor import TrainWorker
 
-from helpers.simulated_ray import Actor, DriverDied, Handle, World, stand_in
-from helpers.simulated_training import (
+from tests.helpers.simulated_ray import Actor, DriverDied, Handle, World, stand_in
+from tests.helpers.simulated_training import (
     EPOCHS,
     Disk,
     Faults,
@@ -122,7 +122,7 @@ class History(World):
         return SamplePlan(self.total, self.batch, size)
 
     def function(self, worker: Worker, assignment: Any, coordinator: Handle) -> Function:
-        """What runs on a worker."""
+        """The training function, as a worker runs it."""
         return Function(worker, assignment, coordinator)
 
     def may_strike(self, chance: float) -> bool:
@@ -471,7 +471,7 @@ def watched(coordinator: TrainCoordinator, history: History) -> TrainCoordinator
 def playing(
     patch: pytest.MonkeyPatch, kind: type[History] = History
 ) -> Iterator[Callable[[int], History]]:
-    """What plays a history from its seed, and says how it went when it fails."""
+    """The function that plays a history from its seed, and prints it when it fails."""
     # A disk that others keep busy makes a history of a second take ten.
     memory = Path("/dev/shm")
     root = tempfile.mkdtemp(dir=memory if memory.is_dir() else None)

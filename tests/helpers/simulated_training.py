@@ -25,7 +25,7 @@ from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.train.storage.base import Storage, files_below
 from heliostat.train.storage.local import LocalStorage
 
-from helpers.simulated_ray import Actor, Gone, Handle, current
+from tests.helpers.simulated_ray import Actor, Gone, Handle, current
 
 EPOCHS = 2
 
@@ -64,7 +64,7 @@ def assembled(parts: list[bytes], plan: SamplePlan) -> Training:
 
 
 class Faults:
-    """What goes wrong with storage, and with whoever uses it."""
+    """Faults of the storage and of its users."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -322,7 +322,7 @@ class Function:
             await self.store(index, step, part, entry)
 
     def part(self) -> bytes:
-        """What this rank stores."""
+        """The part of the state that this rank stores."""
         return self.training.part(self.rank, self.size)
 
     async def upload(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from helpers.harness import wait_until
+from tests.helpers.harness import wait_until
 
 # What workers load for such a model, which takes seconds: they can be forked with it.
 LARGE = ("torch", "transformers.generation.utils", "transformers.models.gpt2.modeling_gpt2")

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from helpers.harness import wait_until
-from helpers.serving import session_dir
+from tests.helpers.harness import wait_until
+from tests.helpers.serving import session_dir
 
 Row = dict[str, Any]
 

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers.commands import CLI, ran
-from helpers.harness import clean_env, is_alive, wait_until
+from tests.helpers.commands import CLI, ran
+from tests.helpers.harness import clean_env, is_alive, wait_until
 
 if TYPE_CHECKING:
-    from helpers.certificates import Authority
+    from tests.helpers.certificates import Authority
 
 
 def lasting_port() -> int:
@@ -72,7 +72,7 @@ class Redis:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What a head's environment says of it."""
+        """The variables of a head's environment for the store."""
         return {"RAY_REDIS_ADDRESS": self.address}
 
     def ask(self, command: str) -> None:
@@ -124,7 +124,7 @@ class EncryptedRedis(Redis):
 
 
 class Etcd(Redis):
-    """One member of an etcd, for one test."""
+    """A member of an etcd, for one test."""
 
     scheme = "http"
 
@@ -173,7 +173,7 @@ class EncryptedEtcd(Etcd):
 
 
 class Machine:
-    """What another machine would be: a folder of sessions of its own."""
+    """A stand-in for another machine: a folder of sessions of its own."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="m", dir="/tmp"))
@@ -225,7 +225,7 @@ class Machine:
         ]
 
     def ready(self) -> dict[str, Any]:
-        """What its daemon said when it was ready, and says now of the head."""
+        """The daemon's words when it was ready, and its present ones about the head."""
         (session,) = self.sessions()
         return dict(json.loads((session / "node.json").read_text()))
 

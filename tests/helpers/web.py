@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from helpers.answers import Answer
-from helpers.commands import CLI, ran
-from helpers.harness import Session, clean_env, free_port
-from helpers.shared import cluster as shared
+from tests.helpers.answers import Answer
+from tests.helpers.commands import CLI, ran
+from tests.helpers.harness import Session, clean_env, free_port
+from tests.helpers.shared import cluster as shared
 
 # What a request may take: a deadline against a hang.
 ANSWER_S = 60
@@ -30,7 +30,7 @@ class Shell:
     home: Path
 
     def __call__(self, *args: str) -> str:
-        """What it prints; it has to succeed."""
+        """Run the command, which has to succeed, and return its output."""
         done = ran(
             [CLI, *args],
             env=clean_env({"RAY_TMPDIR": str(self.home)}),
@@ -99,7 +99,7 @@ class Head:
         ).stdout
 
     def logs(self) -> str:
-        """What its daemons have written, for the report of a failure."""
+        """The logs of the head's daemons, for the report of a failure."""
         found = [
             path
             for path in self.home.rglob("node.*")
@@ -119,7 +119,7 @@ class Head:
         *,
         token: bool = True,
     ) -> Answer:
-        """One request; with ``token=False`` only the headers that are given."""
+        """Make a request; with ``token=False`` only the headers that are given."""
         sent = {"Authorization": f"Bearer {self.token}"} if token else {}
         sent.update(headers or {})
         link = http.client.HTTPConnection("127.0.0.1", self.web_port, timeout=ANSWER_S)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from machines.machines import Machine
+from tests.machines.machines import Machine
 
 T = TypeVar("T")
 PORT = 6443

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from machines.machines import Machine, Machines, why_not
+from tests.machines.machines import Machine, Machines, why_not
 
 
 @pytest.fixture(scope="session")

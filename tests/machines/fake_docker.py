@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from machines.machines import Machine
+from tests.machines.machines import Machine
 
 # `exec` runs a command whose home is the container's; `rm` ends what runs with that home.
 _PROGRAM = """#!/bin/bash

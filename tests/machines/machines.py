@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from helpers import harness
+from tests.helpers import harness
 
 NET = "10.77.0"
 NET6 = "fd77"

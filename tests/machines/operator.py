@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from helpers import harness
 
-from machines.api_server import ApiServer, within
-from machines.machines import Machine, Machines
+from tests.helpers import harness
+from tests.machines.api_server import ApiServer, within
+from tests.machines.machines import Machine, Machines
 
 T = TypeVar("T")
 

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from helpers import harness
-
-from machines.machines import Machine
+from tests.helpers import harness
+from tests.machines.machines import Machine
 
 # The programs that Debian's packages slurmctld, slurmd, slurm-client and munge bring.
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scancel", "munged", "mungekey")

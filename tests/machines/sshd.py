@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from machines.machines import Machine
+from tests.machines.machines import Machine
 
 # Debian keeps it where only root's PATH has it.
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")

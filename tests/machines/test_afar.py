@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from helpers import harness
 
-from machines.machines import HELIOSTAT, Machine, Machines, why_not
+from tests.helpers import harness
+from tests.machines.machines import HELIOSTAT, Machine, Machines, why_not
 
 pytestmark = [
     pytest.mark.heliostat_only("Ray's client is another program than its driver"),

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from helpers import harness
 
-from machines import sshd
-from machines.machines import HELIOSTAT, NET, Machine, Machines
+from tests.helpers import harness
+from tests.machines import sshd
+from tests.machines.machines import HELIOSTAT, NET, Machine, Machines
 
 pytest.importorskip("moto.server")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from machines.machines import HELIOSTAT, Machine
+from tests.machines.machines import HELIOSTAT, Machine
 
 pytestmark = [
     pytest.mark.heliostat_only("the machines run the command heliostat"),

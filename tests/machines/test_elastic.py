@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from machines.machines import HELIOSTAT, Machine, Machines
-from machines.test_draining import drain
+from tests.machines.machines import HELIOSTAT, Machine, Machines
+from tests.machines.test_draining import drain
 
 pytestmark = [
     pytest.mark.heliostat_only("the machines run the command heliostat"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from machines.machines import HELIOSTAT, Machines
+from tests.machines.machines import HELIOSTAT, Machines
 
 pytestmark = [
     pytest.mark.contract("F6.14", "F6.17"),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from machines.machines import Machines
-from machines.operator import AGENT, METRICS, SERVE, Operator, Pod, example
+from tests.machines.machines import Machines
+from tests.machines.operator import AGENT, METRICS, SERVE, Operator, Pod, example
 
 pytestmark = [
     pytest.mark.heliostat_only("machines of namespaces"),

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import harness
 
-from machines import fake_docker, sshd
-from machines.machines import HELIOSTAT, Machine, Machines
+from tests.helpers import harness
+from tests.machines import fake_docker, sshd
+from tests.machines.machines import HELIOSTAT, Machine, Machines
 
 pytestmark = [pytest.mark.heliostat_only("machines of namespaces")]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import harness
 
-from machines.machines import HELIOSTAT, Machine
+from tests.helpers import harness
+from tests.machines.machines import HELIOSTAT, Machine
 
 pytestmark = [
     pytest.mark.heliostat_only("a machine that Ray has declared dead never comes back"),

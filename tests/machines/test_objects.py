@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from helpers import harness
 
-from machines.machines import Machine
+from tests.helpers import harness
+from tests.machines.machines import Machine
 
 pytestmark = [
     pytest.mark.heliostat_only("the machines run the command heliostat"),

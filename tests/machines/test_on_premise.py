@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import harness
 
-from machines.machines import Machine, Machines
+from tests.helpers import harness
+from tests.machines.machines import Machine, Machines
 
 pytestmark = [pytest.mark.heliostat_only("a page of our own")]
 

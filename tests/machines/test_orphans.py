@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from helpers import harness
 
-from machines.machines import HELIOSTAT, PORT, Machine
+from tests.helpers import harness
+from tests.machines.machines import HELIOSTAT, PORT, Machine
 
 pytestmark = [
     pytest.mark.contract("F5.02", "F5.08"),

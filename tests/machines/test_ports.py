@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 
 import pytest
-from helpers import harness
 
-from machines.machines import HELIOSTAT, PORT, Machine
+from tests.helpers import harness
+from tests.machines.machines import HELIOSTAT, PORT, Machine
 
 pytestmark = [
     pytest.mark.heliostat_only("Ray opens a port for each of its processes"),

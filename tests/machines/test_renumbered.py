@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers import harness
 
-from machines.machines import HELIOSTAT, NET, PORT, Machine, Machines, _ip
+from tests.helpers import harness
+from tests.machines.machines import HELIOSTAT, NET, PORT, Machine, Machines, _ip
 
 pytestmark = [
     pytest.mark.heliostat_only("needs the head's durable state without a store beside it"),

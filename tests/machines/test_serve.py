@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from helpers.greeter import FUNCTION, GENERATED
-from helpers.harness import wait_until
 
-from machines.machines import Machine, Machines
+from tests.helpers.greeter import FUNCTION, GENERATED
+from tests.helpers.harness import wait_until
+from tests.machines.machines import Machine, Machines
 
 pytestmark = [
     pytest.mark.contract("F12.04"),

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers import harness
 
-from machines.machines import HELIOSTAT, TOKEN, Machine, Machines
-from machines.slurm import Fake, Slurm, why_no_slurm
+from tests.helpers import harness
+from tests.machines.machines import HELIOSTAT, TOKEN, Machine, Machines
+from tests.machines.slurm import Fake, Slurm, why_no_slurm
 
 pytestmark = [pytest.mark.heliostat_only("machines of namespaces")]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers import harness, stores
 
-from machines.machines import HELIOSTAT, PORT, Machine, Machines
+from tests.helpers import harness, stores
+from tests.machines.machines import HELIOSTAT, PORT, Machine, Machines
 
 pytestmark = [
     pytest.mark.contract("F5.10"),

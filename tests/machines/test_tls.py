@@ -7,11 +7,11 @@ import textwrap
 from collections.abc import Iterator
 
 import pytest
-from helpers import clocks, harness
-from helpers.certificates import DAY, Authority
 
-from machines.machines import HELIOSTAT, PORT, TOKEN, Machine, Machines
-from machines.wire import Listener
+from tests.helpers import clocks, harness
+from tests.helpers.certificates import DAY, Authority
+from tests.machines.machines import HELIOSTAT, PORT, TOKEN, Machine, Machines
+from tests.machines.wire import Listener
 
 pytestmark = [
     pytest.mark.heliostat_only("Ray's ports are many, and its objects travel otherwise"),

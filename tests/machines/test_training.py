@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 
 import pytest
-from helpers import harness
 
-from machines.machines import HELIOSTAT, Machine
+from tests.helpers import harness
+from tests.machines.machines import HELIOSTAT, Machine
 
 GROUP = """
     import os

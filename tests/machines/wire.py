@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from helpers import harness
-
-from machines.machines import Machine
+from tests.helpers import harness
+from tests.machines.machines import Machine
 
 LISTENER = """
 import select, socket, sys

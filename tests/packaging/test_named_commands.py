@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.harness import clean_env
+
+from tests.helpers.harness import clean_env
 
 pytestmark = [
     pytest.mark.timeout(700),

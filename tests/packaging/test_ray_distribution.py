@@ -9,7 +9,8 @@ from pathlib import Path
 
 import heliostat
 import pytest
-from helpers.wheels import made
+
+from tests.helpers.wheels import made
 
 ROOT = Path(__file__).resolve().parents[2]
 XTASK = ROOT / "xtask"

@@ -106,9 +106,18 @@ pytest.importorskip("no_such_library_at_all")
 def run(folder: Path, text: str, extras: str) -> str:
     """What pytest says of a file, with this suite's conftest."""
     (folder / "test_it.py").write_text(text)
-    path = os.pathsep.join((str(TESTS), os.environ.get("PYTHONPATH", "")))
+    path = os.pathsep.join((str(TESTS.parent), os.environ.get("PYTHONPATH", "")))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", str(folder)],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "tests.conftest",
+            "-p",
+            "no:cacheprovider",
+            str(folder),
+        ],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path, "HELIOSTAT_EXTRAS": extras},
         capture_output=True,

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.modules import loaded
+
+from tests.helpers.modules import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 

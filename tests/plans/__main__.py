@@ -1,4 +1,4 @@
-"""``python -m plans``: see ``run``."""
+"""``python -m tests.plans``: see ``run``."""
 
 import sys
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from helpers.harness import IS_HELIOSTAT
+from tests.helpers.harness import IS_HELIOSTAT
 
 if TYPE_CHECKING:
     from .run import Failure

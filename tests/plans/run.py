@@ -1,6 +1,6 @@
 """Run random plans and compare each with its answer; print the smallest plan that fails.
 
-``python -m plans --plans 500 --seed 1`` in the folder ``tests``, or ``make plans ARGS="…"``. Under an
+``python -m tests.plans --plans 500 --seed 1``, or ``make plans ARGS="…"``. Under an
 interpreter that has Ray instead, the same plans run on Ray: what fails there is an expectation to
 look at.
 """

@@ -12,10 +12,10 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="the data library needs pyarrow")
 
-from plans import excused, run
-from plans.known import Column, Known
-from plans.plan import Plan, draw
-from plans.sources import Source
+from tests.plans import excused, run
+from tests.plans.known import Column, Known
+from tests.plans.plan import Plan, draw
+from tests.plans.sources import Source
 
 CLUSTER = {"num_cpus": 4}
 PLANS = 160
@@ -24,7 +24,7 @@ PARTS = 8
 
 @pytest.fixture
 def session(ray_start: Any) -> None:
-    """A session set up as ``python -m plans`` does."""
+    """A session set up as ``python -m tests.plans`` does."""
     run.prepare()
 
 
@@ -69,13 +69,13 @@ def test_a_wrong_answer_is_found_and_shrunk(session: None, monkeypatch: pytest.M
 
 def draw_steps() -> list[Any]:
     """Steps that keep the column ``a``."""
-    from plans.operator import Step
+    from tests.plans.operator import Step
 
     return [Step("limit", {"count": 10}), Step("sort", {"keys": ["a"], "descending": True})]
 
 
 def test_rows_are_compared_as_far_as_their_order_is_known() -> None:
-    from plans.check import Mismatch, rows_are
+    from tests.plans.check import Mismatch, rows_are
 
     rows = [{"a": 1}, {"a": 2}, {"a": 3}]
     rows_are([{"a": 2}, {"a": 1}, {"a": 3}], Known({"a": Column("int")}, rows, [0, 0, 1]))

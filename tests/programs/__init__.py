@@ -1,1 +1,1 @@
-"""Random programs with known answers; ``python -m programs --help`` runs them (see ``hunt``)."""
+"""Random programs with known answers; ``python -m tests.programs --help`` runs them (see ``hunt``)."""

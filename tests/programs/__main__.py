@@ -1,8 +1,8 @@
-"""``python -m programs``: see ``hunt``."""
+"""``python -m tests.programs``: see ``hunt``."""
 
 import sys
 
-from programs.hunt import main
+from tests.programs.hunt import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

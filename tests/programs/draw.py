@@ -7,10 +7,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from programs import model, ways
-from programs.graph import Actor, Ref, Stream
-from programs.model import Class, Fn, Op, Param, Program, Return, Trouble, Value
-from programs.oracle import Invalid, Oracle
+from tests.programs import model, ways
+from tests.programs.graph import Actor, Ref, Stream
+from tests.programs.model import Class, Fn, Op, Param, Program, Return, Trouble, Value
+from tests.programs.oracle import Invalid, Oracle
 
 T = TypeVar("T")
 SYNC, ASYNC = sorted(ways.SYNC), sorted(ways.ASYNC)

@@ -9,13 +9,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from programs import model
-from programs.graph import literal_key, put_key
-from programs.model import Class, Fn, Op, Program, Value
-from programs.oracle import Oracle
+from tests.programs import model
+from tests.programs.graph import literal_key, put_key
+from tests.programs.model import Class, Fn, Op, Program, Value
+from tests.programs.oracle import Oracle
 
 HERE = Path(__file__).parent
-IMPORTED = "from programs.kit import *\nfrom programs.ways import *\n"
+IMPORTED = "from tests.programs.kit import *\nfrom tests.programs.ways import *\n"
 
 
 class Writer:
@@ -361,7 +361,7 @@ def script_of(program: Program, head: str = "") -> str:
     ways = (HERE / "ways.py").read_text()
     for line in ("from __future__ import annotations\n",):
         kit, ways = kit.replace(line, ""), ways.replace(line, "")
-    ways = re.sub(r"try:\n    from programs.*?    pass\n", "", ways, flags=re.S)
+    ways = re.sub(r"try:\n    from tests.programs.*?    pass\n", "", ways, flags=re.S)
     sources = "\n".join(re.sub(r'\A""".*?"""\n', "", text, flags=re.S) for text in (kit, ways))
     return (
         f'"""{head or "A program made at random."}"""\n\n'

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from programs.kit import NONE_KEY, Either, Err, fold
-from programs.model import Class, Fn, Value
+from tests.programs.kit import NONE_KEY, Either, Err, fold
+from tests.programs.model import Class, Fn, Value
 
 ACTOR_ERROR = "RayActorError"
 MAX_RETRIES = 3

@@ -21,7 +21,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from programs import emit, kit
+from tests.programs import emit, kit
 
 GONE_WITHIN_S = 120.0
 
@@ -48,7 +48,7 @@ class Host:
 
     def run(self) -> int:
         # Every worker needs them, and compiling them costs more than most programs.
-        kit.start(self.kind, {"preload_python_modules": ["programs.ways"]})
+        kit.start(self.kind, {"preload_python_modules": ["tests.programs.ways"]})
         threads = [threading.Thread(target=self.work, daemon=True) for _ in range(self.n_threads)]
         watch = threading.Thread(target=self.watch, daemon=True)
         for thread in [*threads, watch]:

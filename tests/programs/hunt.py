@@ -1,4 +1,4 @@
-"""Runs random programs and reports those that fail: ``python -m programs --help``."""
+"""Runs random programs and reports those that fail: ``python -m tests.programs --help``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from programs import emit
-from programs.coverage import Coverage
-from programs.draw import draw
-from programs.model import Program
-from programs.oracle import Oracle
-from programs.pool import HANG_S, Host, Result, run_batch, sessions_of
-from programs.shrink import Shrinker
+from tests.programs import emit
+from tests.programs.coverage import Coverage
+from tests.programs.draw import draw
+from tests.programs.model import Program
+from tests.programs.oracle import Oracle
+from tests.programs.pool import HANG_S, Host, Result, run_batch, sessions_of
+from tests.programs.shrink import Shrinker
 
 CHUNK = 800
 BATCH = 80

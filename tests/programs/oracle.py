@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from programs import model
-from programs.graph import (
+from tests.programs import model
+from tests.programs.graph import (
     ACTOR_ERROR,
     MAX_RETRIES,
     Actor,
@@ -29,8 +29,8 @@ from programs.graph import (
     returned,
     trouble_errors,
 )
-from programs.kit import NONE_KEY, fold
-from programs.model import Fn, Op, Param, Program, Value
+from tests.programs.kit import NONE_KEY, fold
+from tests.programs.model import Fn, Op, Param, Program, Value
 
 OWNER_ERRORS = ("OwnerDiedError", "ObjectLostError", "ReferenceCountingAssertionError")
 BUNDLE_IS_TAKEN = "holds the CPU of a bundle that others of the group need"

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from programs import emit
-from programs.model import Program
+from tests.programs import emit
+from tests.programs.model import Program
 
-TESTS = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # Workers load the same modules thousands of times: compiled ones, also where nothing else is to be.
-COMPILED = TESTS.parent / "target" / "pycache"
+COMPILED = ROOT / "target" / "pycache"
 HANG_S = 60.0
 
 
@@ -36,13 +36,13 @@ class Result:
 
 
 class Host:
-    """A process of ``programs.host``."""
+    """A process of ``tests.programs.host``."""
 
     def __init__(self, python: str, kind: str, n_threads: int, limit_s: float = HANG_S) -> None:
         env = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         env["PYTHONPYCACHEPREFIX"] = str(COMPILED)
-        path = os.pathsep.join([str(TESTS), *filter(None, [env.get("PYTHONPATH")])])
+        path = os.pathsep.join([str(ROOT), *filter(None, [env.get("PYTHONPATH")])])
         env |= {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONWARNINGS": "ignore"}
         # Nodes of a cluster outlive the process that started them: they are found by this.
         env["PROGRAMS_HOST"] = uuid.uuid4().hex
@@ -55,7 +55,7 @@ class Host:
                 "-X",
                 "faulthandler",
                 "-m",
-                "programs.host",
+                "tests.programs.host",
                 kind,
                 str(n_threads),
                 str(limit_s),

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from programs import emit, model
-from programs.model import Class, Fn, Op, Program, Return, Value
-from programs.oracle import Invalid, Oracle
-from programs.pool import Host, run_batch
+from tests.programs import emit, model
+from tests.programs.model import Class, Fn, Op, Program, Return, Value
+from tests.programs.oracle import Invalid, Oracle
+from tests.programs.pool import Host, run_batch
 
 # A failure that depends on timing shows in one of several runs side by side.
 COPIES = 8

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray.exceptions import TaskCancelledError
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

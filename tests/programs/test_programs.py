@@ -6,13 +6,13 @@ import subprocess
 import sys
 
 import pytest
-from helpers.harness import IS_HELIOSTAT, clean_env
 
-from programs.draw import draw
-from programs.emit import script_of, text_of
-from programs.hunt import Hunt
-from programs.model import from_json, to_json
-from programs.shrink import Shrinker
+from tests.helpers.harness import IS_HELIOSTAT, clean_env
+from tests.programs.draw import draw
+from tests.programs.emit import script_of, text_of
+from tests.programs.hunt import Hunt
+from tests.programs.model import from_json, to_json
+from tests.programs.shrink import Shrinker
 
 # As many as run within half a minute on two cores that do nothing else; `make programs` runs others.
 SEEDS = range(150)
@@ -56,10 +56,10 @@ def test_a_script_needs_nothing_but_ray() -> None:
 def test_a_wrong_expectation_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks can fail: an oracle that is wrong about one kind of value disagrees."""
     assert IS_HELIOSTAT
-    from programs import graph
+    from tests.programs import graph
 
     right = graph.put_key
-    monkeypatch.setattr("programs.emit.put_key", lambda tag, value: right(tag, value) + 1)
+    monkeypatch.setattr("tests.programs.emit.put_key", lambda tag, value: right(tag, value) + 1)
     program = next(
         p
         for p in map(draw, range(100))

@@ -15,7 +15,7 @@ from typing import Any
 import ray
 
 try:
-    from programs.kit import LONG_S, Holder, Seen, compare, digest, fold, keys, main, waiting
+    from tests.programs.kit import LONG_S, Holder, Seen, compare, digest, fold, keys, main, waiting
 except ImportError:  # in the text of one program everything is in the same file
     pass
 
@@ -307,5 +307,5 @@ SYNC = {name: way for name, way in list(globals().items()) if name.startswith("b
 ASYNC = {name: way for name, way in list(globals().items()) if name.startswith("aby_")}
 
 
-if __name__ == "__main__" and "programs.kit" in sys.modules:
+if __name__ == "__main__" and "tests.programs.kit" in sys.modules:
     main("", None, globals())

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import Finished
+
+from tests.helpers.harness import Finished
 
 SCRIPTS = Path(__file__).parent / "scripts"
 

@@ -10,7 +10,6 @@ import cloudpickle
 import gymnasium as gym
 import numpy as np
 import pytest
-from helpers.environments import Walk
 from ray import tune
 from ray.rllib.algorithms import (
     APPOConfig,
@@ -20,6 +19,8 @@ from ray.rllib.algorithms import (
     SACConfig,
 )
 from ray.rllib.utils.replay_buffers import EpisodeReplayBuffer, PrioritizedEpisodeReplayBuffer
+
+from tests.helpers.environments import Walk
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 CLUSTER = {"num_cpus": 4}

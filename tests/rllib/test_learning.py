@@ -7,9 +7,10 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from helpers.environments import Signs
-from learning.__main__ import ONLINE, main
 from ray.rllib.algorithms import PPOConfig
+
+from tests.helpers.environments import Signs
+from tests.learning.__main__ import ONLINE, main
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 CLUSTER = {"num_cpus": 4}

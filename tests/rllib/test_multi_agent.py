@@ -10,12 +10,13 @@ import cloudpickle
 import gymnasium as gym
 import numpy as np
 import pytest
-from helpers.environments import small_ppo
 from ray.rllib.algorithms import CQLConfig, DQNConfig
 from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
 from ray.rllib.env.multi_agent_env import MultiAgentEnv, make_multi_agent
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv, PettingZooEnv
+
+from tests.helpers.environments import small_ppo
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 CLUSTER = {"num_cpus": 4}

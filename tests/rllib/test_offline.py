@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import ray
 import torch
-from helpers.environments import Signs
 from ray.rllib.algorithms import BCConfig, CQLConfig, MARWILConfig, PPOConfig
+
+from tests.helpers.environments import Signs
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 CLUSTER = {"num_cpus": 4}

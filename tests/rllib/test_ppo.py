@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import ray
 import torch
-from helpers.environments import Walk, small_ppo
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.tune.registry import register_env
+
+from tests.helpers.environments import Walk, small_ppo
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 CLUSTER = {"num_cpus": 4}

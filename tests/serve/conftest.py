@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from helpers.harness import free_port
-from helpers.serving import Client
 from ray import serve
+
+from tests.helpers.harness import free_port
+from tests.helpers.serving import Client
 
 
 @pytest.fixture

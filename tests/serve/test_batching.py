@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from helpers.serving import Client
 from ray import serve
 from ray.serve.exceptions import RayServeException
+
+from tests.helpers.serving import Client
 
 CLUSTER = {"num_cpus": 4}
 S = 60

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import web as heads
-from helpers.harness import IS_HELIOSTAT, free_port
-from helpers.serving import Client
 from ray.serve.schema import ServeInstanceDetails
+
+from tests.helpers import web as heads
+from tests.helpers.harness import IS_HELIOSTAT, free_port
+from tests.helpers.serving import Client
 
 # A deadline against a hang.
 S = 90

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own controller", allow_module_level=True)

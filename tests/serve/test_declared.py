@@ -7,7 +7,8 @@ import pickle
 from typing import Any
 
 import pytest
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own machine and messages", allow_module_level=True)

@@ -11,13 +11,14 @@ import pytest
 import ray
 from fastapi import Depends, FastAPI
 from fastapi.responses import JSONResponse
-from helpers.harness import wait_until
-from helpers.serving import Client
 from pydantic import BaseModel
 from ray import serve
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, DeploymentID, RequestRouterConfig
 from ray.serve.dag import InputNode
 from ray.serve.handle import DeploymentHandle
+
+from tests.helpers.harness import wait_until
+from tests.helpers.serving import Client
 
 CLUSTER = {"num_cpus": 8}
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import free_port
+
+from tests.helpers.harness import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 import ray
 from heliostat.serve.router import Call
-from helpers.harness import is_alive
-from helpers.serving import Client, ingress_pid
 from ray import serve
 from starlette.requests import Request
+
+from tests.helpers.harness import is_alive
+from tests.helpers.serving import Client, ingress_pid
 
 CLUSTER = {"num_cpus": 8}
 S = 60

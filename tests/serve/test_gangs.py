@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT
-from helpers.serving import Client
 from ray import serve
 from ray.serve.config import (
     DeploymentActorConfig,
@@ -19,6 +17,9 @@ from ray.serve.config import (
     GangRuntimeFailurePolicy,
     GangSchedulingConfig,
 )
+
+from tests.helpers.harness import IS_HELIOSTAT
+from tests.helpers.serving import Client
 
 CLUSTER = {"num_cpus": 8}
 S = 60

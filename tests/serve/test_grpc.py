@@ -13,14 +13,15 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.wrappers_pb2 import Int64Value, StringValue
-from helpers.greeter import FUNCTION, GENERATED
-from helpers.harness import IS_HELIOSTAT, free_port, wait_until
-from helpers.scraping import until
 from ray import serve
 from ray.serve.config import RequestRouterConfig, gRPCOptions
 from ray.serve.generated import serve_pb2, serve_pb2_grpc
 from ray.serve.grpc_util import RayServegRPCContext, gRPCInputStream
 from ray.serve.request_router import PendingRequest, RequestRouter
+
+from tests.helpers.greeter import FUNCTION, GENERATED
+from tests.helpers.harness import IS_HELIOSTAT, free_port, wait_until
+from tests.helpers.scraping import until
 
 CLUSTER = {"num_cpus": 4, "_metrics_export_port": free_port()}
 # A deadline against a hang.
@@ -431,7 +432,7 @@ def test_a_port_that_is_taken_is_named(servicer: str, ray_start: Any) -> None:
 @pytest.mark.heliostat_only("Ray writes them elsewhere")
 def test_a_call_is_a_trace_of_the_server_and_the_replica(servicer: str, ray_start: Any) -> None:
     pytest.importorskip("opentelemetry.sdk", reason="the extra `tracing` brings it")
-    from helpers.spans import of
+    from tests.helpers.spans import of
 
     serve.start(
         http_options={"port": free_port()},

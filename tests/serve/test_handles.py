@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT
-from helpers.serving import Client
 from ray import serve
 from ray.serve.config import BackpressureConfig
 from ray.serve.exceptions import (
@@ -23,6 +21,9 @@ from ray.serve.exceptions import (
     RequestCancelledError,
 )
 from ray.serve.handle import DeploymentHandle
+
+from tests.helpers.harness import IS_HELIOSTAT
+from tests.helpers.serving import Client
 
 CLUSTER = {"num_cpus": 8}
 S = 60

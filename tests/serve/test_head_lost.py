@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from helpers import web
-from helpers.harness import free_port, kill_daemon, wait_until
-from helpers.serving import Client
+
+from tests.helpers import web
+from tests.helpers.harness import free_port, kill_daemon, wait_until
+from tests.helpers.serving import Client
 
 pytestmark = [
     pytest.mark.contract("F12.04"),

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import free_port
-from helpers.serving import Client, ingress_pid
 from ray import serve
 from starlette.requests import Request
+
+from tests.helpers.harness import free_port
+from tests.helpers.serving import Client, ingress_pid
 
 CLUSTER = {"num_cpus": 4}
 # A deadline against a hang.

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, HTTPException
-from helpers.harness import IS_HELIOSTAT, free_port
-from helpers.serving import Client
 from ray import serve
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+
+from tests.helpers.harness import IS_HELIOSTAT, free_port
+from tests.helpers.serving import Client
 
 CLUSTER = {"num_cpus": 8}
 

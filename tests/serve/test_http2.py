@@ -21,11 +21,12 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.exceptions import ProtocolError
-from helpers.certificates import Authority
-from helpers.harness import free_port
 from ray import serve
 from ray.serve.config import HTTPOptions
 from starlette.requests import Request
+
+from tests.helpers.certificates import Authority
+from tests.helpers.harness import free_port
 
 CLUSTER = {"num_cpus": 4}
 # A deadline against a hang.

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import IS_HELIOSTAT
-from helpers.serving import Client
 from ray import serve
 from ray.serve.schema import TaskProcessorAdapter, TaskProcessorConfig, TaskResult
+
+from tests.helpers.harness import IS_HELIOSTAT
+from tests.helpers.serving import Client
 
 CLUSTER = {"num_cpus": 8}
 S = 60

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import small_models
-from helpers.harness import IS_HELIOSTAT
-from helpers.serving import Client
+
+from tests.helpers import small_models
+from tests.helpers.harness import IS_HELIOSTAT
+from tests.helpers.serving import Client
 
 transformers = pytest.importorskip("transformers", reason="the extra `transformers` brings it")
 pytest.importorskip("tokenizers", reason="transformers brings it")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import small_models
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers import small_models
+from tests.helpers.harness import IS_HELIOSTAT
 
 pytest.importorskip("transformers", reason="the extra `transformers` brings it")
 pytest.importorskip("tokenizers", reason="transformers brings it")

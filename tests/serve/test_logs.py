@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.serving import Client
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import LoggingConfig
 from starlette.requests import Request
+
+from tests.helpers.serving import Client
 
 CLUSTER = {"num_cpus": 4}
 # A deadline against a hang.

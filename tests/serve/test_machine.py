@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own machine", allow_module_level=True)

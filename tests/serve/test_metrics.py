@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import free_port
-from helpers.scraping import gone, lacking, until
-from helpers.serving import Client
 from ray import serve
 from starlette.requests import Request
+
+from tests.helpers.harness import free_port
+from tests.helpers.scraping import gone, lacking, until
+from tests.helpers.serving import Client
 
 CLUSTER = {"num_cpus": 4, "_metrics_export_port": free_port()}
 

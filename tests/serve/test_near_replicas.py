@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import free_port
-from helpers.shared import cluster as shared
 from ray import serve
 from ray.cluster_utils import Cluster
+
+from tests.helpers.harness import free_port
+from tests.helpers.shared import cluster as shared
 
 S = 60
 STORE = 200 << 20

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT
-from helpers.serving import Client
 from ray import serve
+
+from tests.helpers.harness import IS_HELIOSTAT
+from tests.helpers.serving import Client
 
 CLUSTER = {"num_cpus": 8}
 S = 60

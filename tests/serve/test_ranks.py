@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT, free_port
-from helpers.serving import Client
-from helpers.shared import cluster as shared
 from ray import serve
 from ray.cluster_utils import Cluster
+
+from tests.helpers.harness import IS_HELIOSTAT, free_port
+from tests.helpers.serving import Client
+from tests.helpers.shared import cluster as shared
 
 CLUSTER = {"num_cpus": 8}
 S = 60

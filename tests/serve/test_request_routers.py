@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT, wait_until
-from helpers.serving import Client
 from ray import serve
 from ray.serve.config import DeploymentActorConfig, RequestRouterConfig
 from ray.serve.experimental.capacity_queue import CapacityQueue
@@ -28,6 +26,9 @@ from ray.serve.request_router import (
     RequestRouter,
     RunningReplica,
 )
+
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
+from tests.helpers.serving import Client
 
 CLUSTER = {"num_cpus": 8}
 S = 60

@@ -8,9 +8,10 @@ import time
 from typing import Any
 
 import pytest
-from helpers.serving import Client
 from ray import serve
 from ray.serve.config import AutoscalingContext, AutoscalingPolicy
+
+from tests.helpers.serving import Client
 
 CLUSTER = {"num_cpus": 8}
 S = 60

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import wait_until
-from helpers.serving import Client
-from helpers.stores import Redis, why_no_redis
 from ray import serve
 from ray.serve.schema import CeleryAdapterConfig, TaskProcessorConfig, TaskResult
 from ray.serve.task_consumer import instantiate_adapter_from_config, task_consumer, task_handler
+
+from tests.helpers.harness import wait_until
+from tests.helpers.serving import Client
+from tests.helpers.stores import Redis, why_no_redis
 
 EXTRA = "the extra `serve-async-inference` brings it"
 pytest.importorskip("celery", reason=EXTRA)

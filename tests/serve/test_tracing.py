@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import free_port
-from helpers.serving import Client, session_dir
-from helpers.spans import of, spans
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import TracingConfig
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+
+from tests.helpers.harness import free_port
+from tests.helpers.serving import Client, session_dir
+from tests.helpers.spans import of, spans
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra `tracing` brings it")
 trace = pytest.importorskip("opentelemetry.trace")
@@ -201,7 +202,7 @@ def of_a_name(name):
 @pytest.fixture
 def exporters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A module that replicas find; the session begins with it on its path."""
-    from helpers.shared import cluster
+    from tests.helpers.shared import cluster
 
     cluster.stop()
     (tmp_path / "spans").mkdir()

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import ray
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
-from helpers.serving import Client
 from ray import serve
+
+from tests.helpers.serving import Client
 
 CLUSTER = {"num_cpus": 4}
 # A deadline against a hang.

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.commands import ran
-from helpers.harness import clean_env, free_port
 from ray import serve
+
+from tests.helpers.commands import ran
+from tests.helpers.harness import clean_env, free_port
 
 pytestmark = pytest.mark.heliostat_only("Ray cannot say what a deployment waits for")
 # A deadline against a hang.

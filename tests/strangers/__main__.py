@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from strangers import shelf
+from tests.strangers import shelf
 
 
 def main() -> int:

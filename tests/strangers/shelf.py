@@ -58,8 +58,8 @@ def run(theme: str, python: str = sys.executable, only: str = "") -> tuple[dict[
         results = Path(folder) / "results.jsonl"
         log = Path(folder) / "log"
         command = [python, str(PROGRAMS / f"{theme}.py"), str(results), *([only] if only else [])]
-        tests = str(Path(__file__).parents[1])
-        path = os.pathsep.join(part for part in (tests, os.environ.get("PYTHONPATH")) if part)
+        root = str(Path(__file__).parents[2])
+        path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH")) if part)
         # A stranger's folder is neither ours nor empty of meaning: it is the working directory.
         environment = {
             **{k: v for k, v in os.environ.items() if k not in ("RAY_ADDRESS", "RAY_NAMESPACE")},

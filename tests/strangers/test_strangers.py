@@ -9,10 +9,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-from helpers import harness
 
-from strangers import shelf
-from strangers.__main__ import verdict
+from tests.helpers import harness
+from tests.strangers import shelf
+from tests.strangers.__main__ import verdict
 
 pytestmark = pytest.mark.timeout(shelf.LIMIT_S + 60)
 

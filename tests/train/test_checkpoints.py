@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import wait_until
 from ray import train
 from ray.train import (
     Checkpoint,
@@ -26,6 +25,8 @@ from ray.train import (
     WorkerGroupError,
     get_all_reported_checkpoints,
 )
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own controller", allow_module_level=True)
@@ -31,7 +32,8 @@ from heliostat.train.memory.versions import Progress as MemoryProgress
 from heliostat.train.messages import Reply
 from heliostat.train.replicas.plan import SamplePlan
 from heliostat.train.storage.base import SNAPSHOT_FILE
-from helpers.simulated_run import History, playing, shows
+
+from tests.helpers.simulated_run import History, playing, shows
 
 SEEDS = [int(os.environ["TRAIN_SEED"])] if "TRAIN_SEED" in os.environ else range(100)
 

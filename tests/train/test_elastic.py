@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray import train
 from ray.cluster_utils import Cluster
 from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

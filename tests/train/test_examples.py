@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import Finished
+
+from tests.helpers.harness import Finished
 
 pytest.importorskip("torch")
 pytestmark = [

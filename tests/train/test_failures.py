@@ -19,9 +19,10 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray import train
 from ray.train import Checkpoint, ControllerError, FailureConfig, RunConfig, WorkerGroupError
+
+from tests.helpers.harness import wait_until
 
 pytestmark = [pytest.mark.usefixtures("quiet")]
 

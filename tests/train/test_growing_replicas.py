@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray import train
 from ray.cluster_utils import Cluster
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
+
+from tests.helpers.harness import wait_until
 
 pytest.importorskip("torch")
 pytest.importorskip("heliostat.train.torch.replica")

@@ -7,7 +7,8 @@ import math
 from typing import Any
 
 import pytest
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own page", allow_module_level=True)

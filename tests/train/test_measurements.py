@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import scraping
-from helpers.harness import wait_until
 from ray import train
 from ray.train import RunConfig, ScalingConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+from tests.helpers import scraping
+from tests.helpers.harness import wait_until
 
 pytestmark = [
     pytest.mark.contract("F6.23"),

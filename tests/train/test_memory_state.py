@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 import ray
 from heliostat.train.memory.versions import Part, Progress, Version, latest_whole
-from helpers.harness import wait_until
-from helpers.shared import cluster as shared
 from ray import train
 from ray.cluster_utils import Cluster
 from ray.train import CheckpointConfig, FailureConfig, Result, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
+
+from tests.helpers.harness import wait_until
+from tests.helpers.shared import cluster as shared
 
 pytest.importorskip("torch")
 pytest.importorskip("heliostat.train.torch.resume")

@@ -16,8 +16,6 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
-from helpers.shared import cluster as shared
 from ray import train
 from ray.cluster_utils import Cluster, ClusterNode
 from ray.train import (
@@ -29,6 +27,9 @@ from ray.train import (
     UserCallback,
 )
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+from tests.helpers.harness import wait_until
+from tests.helpers.shared import cluster as shared
 
 pytestmark = [
     pytest.mark.usefixtures("quiet"),

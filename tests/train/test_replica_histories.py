@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own controller", allow_module_level=True)
@@ -30,8 +31,9 @@ from heliostat.train.replicas.words import Progress
 from heliostat.train.steps import pace
 from heliostat.train.steps.pace import _Rank
 from heliostat.train.steps.words import StepTimes
-from helpers.simulated_replicas import ReplicaHistory
-from helpers.simulated_run import History, playing, shows
+
+from tests.helpers.simulated_replicas import ReplicaHistory
+from tests.helpers.simulated_run import History, playing, shows
 
 SEEDS = [int(os.environ["TRAIN_SEED"])] if "TRAIN_SEED" in os.environ else range(40)
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import once
 from ray import train
 from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
 from ray.train.torch import TorchTrainer
+
+from tests.helpers.harness import once
 
 pytest.importorskip("torch")
 pytest.importorskip("heliostat.train.torch.replica")

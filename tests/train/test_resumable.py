@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import once
 from ray import train
 from ray.train import FailureConfig, Result
+
+from tests.helpers.harness import once
 
 pytest.importorskip("torch")
 pytest.importorskip("heliostat.train.torch.resume")

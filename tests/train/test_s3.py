@@ -17,8 +17,6 @@ from urllib.request import Request, urlopen
 
 import pytest
 from heliostat.train.storage.arrow import ArrowStorage
-from helpers.harness import wait_until
-from helpers.modules import loaded
 from ray import train
 from ray.train import (
     Checkpoint,
@@ -28,6 +26,9 @@ from ray.train import (
     Result,
     WorkerGroupError,
 )
+
+from tests.helpers.harness import wait_until
+from tests.helpers.modules import loaded
 
 fs = pytest.importorskip("pyarrow.fs")
 server_of = pytest.importorskip("moto.server")

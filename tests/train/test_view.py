@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import clean_env
 from ray import train
+
+from tests.helpers.harness import clean_env
 
 pytestmark = pytest.mark.heliostat_only("Ray shows nothing of the kind")
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from helpers.harness import wait_until
 from ray import train, tune
 from ray.train.torch import TorchTrainer
+
+from tests.helpers.harness import wait_until
 
 # Workers do not import the modules of tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

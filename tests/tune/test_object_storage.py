@@ -19,9 +19,10 @@ from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.tune.runner import mirror
 from heliostat.tune.runner.mirror import JOURNAL, PARTS, Mirror
 from heliostat.tune.trainable import handed
-from helpers.harness import start_driver, wait_until
 from ray import tune
 from ray.tune.schedulers import PopulationBasedTraining
+
+from tests.helpers.harness import start_driver, wait_until
 
 fs = pytest.importorskip("pyarrow.fs", reason="it is what reads and writes there")
 # Workers do not import the modules of tests.

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import clean_env, wait_until
+
+from tests.helpers.harness import clean_env, wait_until
 
 optuna = pytest.importorskip("optuna", reason="the storage is one of Optuna's")
 

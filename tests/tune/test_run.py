@@ -10,9 +10,10 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from helpers.harness import IS_HELIOSTAT
 from ray import tune
 from ray.tune import Checkpoint, Experiment, ExperimentAnalysis, TuneError
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 # Workers do not import the modules of tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

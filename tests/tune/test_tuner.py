@@ -16,9 +16,10 @@ from typing import Any
 import cloudpickle
 import pytest
 import ray
-from helpers.harness import IS_HELIOSTAT, Driver, start_driver, wait_until
 from ray import tune
 from ray.tune import Checkpoint
+
+from tests.helpers.harness import IS_HELIOSTAT, Driver, start_driver, wait_until
 
 # Workers do not import the modules of tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any, NamedTuple
 
 import pytest
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own event loop", allow_module_level=True)

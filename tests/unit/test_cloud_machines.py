@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import harness
+
+from tests.helpers import harness
 
 pytestmark = [
     pytest.mark.heliostat_only("the modules are Heliostat's own"),

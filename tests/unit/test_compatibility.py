@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.harness import IS_HELIOSTAT
+
+from tests.helpers.harness import IS_HELIOSTAT
 
 SCRIPT = Path(__file__).parents[1] / "differential" / "compatibility.py"
 

@@ -21,7 +21,8 @@ import pytest
 from heliostat import _heliostat
 from heliostat._heliostat import ObjectRef, deserialize, serialize
 from heliostat.core.serialize import deregister_serializer, register_serializer
-from helpers import samples
+
+from tests.helpers import samples
 
 pytestmark = pytest.mark.heliostat_only("the codec is Heliostat's own")
 

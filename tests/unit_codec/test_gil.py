@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import ray
 from heliostat import _heliostat
-from helpers.harness import wait_until
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.heliostat_only("the core is Heliostat's own")
 

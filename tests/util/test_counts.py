@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from helpers.harness import wait_until
-from helpers.web import Head, end, new
+
+from tests.helpers.harness import wait_until
+from tests.helpers.web import Head, end, new
 
 pytestmark = [
     pytest.mark.contract("F6.16", "F14.04"),

@@ -22,14 +22,15 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 import ray
-from helpers import scraping
-from helpers.harness import free_port
-from helpers.serving import Client
 from ray import serve, train
 from ray.cluster_utils import Cluster
 from ray.train import RunConfig, ScalingConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from starlette.requests import Request
+
+from tests.helpers import scraping
+from tests.helpers.harness import free_port
+from tests.helpers.serving import Client
 
 pytestmark = [
     pytest.mark.contract("F6.23"),

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.harness import IS_HELIOSTAT, start_driver
+
+from tests.helpers.harness import IS_HELIOSTAT, start_driver
 
 pytestmark = [
     pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray asks pynvml, a package of its own"),

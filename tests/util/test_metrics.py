@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import ray
-from helpers import scraping
-from helpers.harness import IS_HELIOSTAT, wait_until
-from helpers.scraping import fetch as scrape
-from helpers.scraping import token
 from ray.cluster_utils import Cluster
 from ray.util import metrics
+
+from tests.helpers import scraping
+from tests.helpers.harness import IS_HELIOSTAT, wait_until
+from tests.helpers.scraping import fetch as scrape
+from tests.helpers.scraping import token
 
 pytestmark = pytest.mark.contract("F14.01")
 
@@ -136,7 +137,7 @@ def test_metrics_travel_into_tasks() -> None:
 
 @pytest.mark.heliostat_only("the port is an option of Ray's agent there")
 def test_the_port_can_be_chosen(ray_down: None) -> None:
-    from helpers.harness import free_port
+    from tests.helpers.harness import free_port
 
     port = free_port()
     ray.init(address="local", num_cpus=1, include_dashboard=False, _metrics_export_port=port)

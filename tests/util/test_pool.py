@@ -81,7 +81,7 @@ def test_many_calls_keep_their_order(pool: Any) -> None:
 
 @pytest.mark.heliostat_only("Ray hands the results of a map to its callback in another form")
 def test_callbacks_get_what_comes_of_it(pool: Any) -> None:
-    from helpers.harness import wait_until
+    from tests.helpers.harness import wait_until
 
     came: list[Any] = []
     pool.map_async(double, [1, 2], callback=came.append).wait(30)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import ray
 from heliostat.core.driver import progress_bars
-from helpers.harness import wait_until
+
+from tests.helpers.harness import wait_until
 
 pytestmark = [
     pytest.mark.contract("F14.12"),

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray.util import state
 from ray.util.state.common import GetApiOptions, StateResource, TaskState
 from ray.util.state.exception import RayStateApiException
+
+from tests.helpers.harness import wait_until
 
 pytestmark = [
     pytest.mark.contract("F6.18", "F14.04"),

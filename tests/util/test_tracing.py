@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers import harness
-from helpers.harness import wait_until
+
+from tests.helpers import harness
+from tests.helpers.harness import wait_until
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra `tracing` brings it")
 trace = pytest.importorskip("opentelemetry.trace")
@@ -284,7 +285,7 @@ def test_a_node_that_was_started_with_a_hook_has_its_drivers_traced(
     hooks: Path, run_driver: Callable[..., harness.Finished]
 ) -> None:
     folder = tempfile.mkdtemp(prefix="traced", dir="/tmp")  # short: sockets lie in it
-    path = os.pathsep.join((str(hooks), os.environ["PYTHONPATH"]))
+    path = os.pathsep.join(filter(None, [str(hooks), os.environ.get("PYTHONPATH")]))
     env = {"RAY_TMPDIR": folder, "HOME": folder, "PYTHONPATH": path}
     own = {**harness.clean_env(), **env}
     options = ["--port=0", "--include-dashboard=false", "--num-cpus=1"]

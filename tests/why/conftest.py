@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.harness import clean_env
+
+from tests.helpers.harness import clean_env
 
 COMMAND = str(Path(sys.executable).parent / "heliostat")
 

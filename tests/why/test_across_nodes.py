@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
-from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
 from ray.util import state
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from tests.helpers.harness import wait_until
+from tests.helpers.shared import cluster as shared
 
 pytestmark = pytest.mark.heliostat_only("Ray cannot say what something waits for")
 

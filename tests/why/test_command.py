@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
+
+from tests.helpers.harness import wait_until
 
 pytestmark = pytest.mark.heliostat_only("Ray cannot say what something waits for")
 

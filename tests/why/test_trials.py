@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import clean_env, wait_until
+
+from tests.helpers.harness import clean_env, wait_until
 
 pytest.importorskip("numpy", reason="search spaces draw with numpy")
 

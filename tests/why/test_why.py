@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 import ray
-from helpers.harness import wait_until
 from ray.exceptions import GetTimeoutError, RuntimeEnvSetupError
+
+from tests.helpers.harness import wait_until
 
 pytestmark = [
     pytest.mark.heliostat_only("Ray cannot say what something waits for"),

@@ -4,12 +4,12 @@
 use crate::python;
 use crate::sh::{self, Outcome, command, root};
 
-/// A package of `tests/` that is a program: `python -m NAME`, with the tests' folder on its path.
+/// A package of `tests/` that is a program: `python -m tests.NAME`, in the root of the repository.
 pub(crate) fn module(name: &str, arguments: &[String]) -> Outcome {
     let venv = python::tested()?;
     let mut program = command(venv.program("python"));
-    program.env("PYTHONPATH", root().join("tests"));
-    sh::run(program.args(["-m", name]).args(arguments))
+    program.current_dir(root());
+    sh::run(program.arg("-m").arg(format!("tests.{name}")).args(arguments))
 }
 
 /// The lines of the Python package that tests reach, in drivers: a table, and pages in `target/coverage`.

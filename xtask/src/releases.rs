@@ -129,7 +129,7 @@ pub(crate) fn with(releases: Releases, arguments: &[String]) -> Outcome {
     }
     let tests = sh::run(pytest(&venv).args(["--dist", "loadfile", "--numprocesses", "auto"]));
     let mut programs = command(&python);
-    programs.env("PYTHONPATH", root().join("tests")).args(["-m", "programs", "--minutes", "5"]);
+    programs.current_dir(root()).args(["-m", "tests.programs", "--minutes", "5"]);
     tests.and(sh::run(&mut programs))
 }
 

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import ray
-from strangers.kit import main, raised, stranger, until
+
+from tests.strangers.kit import main, raised, stranger, until
 
 
 class Base:

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
 from ray.data.datasource import PathPartitionFilter
-from strangers.kit import main, raised, stranger
+
+from tests.strangers.kit import main, raised, stranger
 
 
 def folder(name: str) -> Path:

@@ -10,7 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import ray
 from ray.data.aggregate import AggregateFn, Count, Max, Mean, Min, Quantile, Std, Sum, Unique
-from strangers.kit import main, raised, stranger
+
+from tests.strangers.kit import main, raised, stranger
 
 TAGS = [
     {"tag": "kitty", "number": 12},

@@ -10,7 +10,8 @@ import pyarrow as pa
 import ray
 from ray.data.datatype import DataType
 from ray.data.expressions import col, lit, udf
-from strangers.kit import main, raised, stranger
+
+from tests.strangers.kit import main, raised, stranger
 
 
 def rows(dataset: ray.data.Dataset, key: str = "id") -> list[Any]:

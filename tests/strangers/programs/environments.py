@@ -10,7 +10,8 @@ import textwrap
 from pathlib import Path
 
 import ray
-from strangers.kit import main, raised, stranger
+
+from tests.strangers.kit import main, raised, stranger
 
 
 def _package(folder: str, name: str, text: str) -> Path:

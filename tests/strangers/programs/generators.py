@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import numpy as np
 import ray
-from strangers.kit import main, raised, stranger
+
+from tests.strangers.kit import main, raised, stranger
 
 
 @ray.remote

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 import ray
-from strangers.kit import main, raised, stranger, until
+
+from tests.strangers.kit import main, raised, stranger, until
 
 
 class Colour(enum.Enum):

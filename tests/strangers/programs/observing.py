@@ -23,7 +23,8 @@ from ray.util.state import (
     list_workers,
     summarize_tasks,
 )
-from strangers.kit import main, raised, stranger, until
+
+from tests.strangers.kit import main, raised, stranger, until
 
 DASHBOARD = {"num_cpus": 4, "include_dashboard": True}
 

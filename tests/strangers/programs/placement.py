@@ -15,7 +15,8 @@ from ray.util.scheduling_strategies import (
     NodeAffinitySchedulingStrategy,
     PlacementGroupSchedulingStrategy,
 )
-from strangers.kit import main, raised, stranger, until
+
+from tests.strangers.kit import main, raised, stranger, until
 
 
 @stranger("docs: Placement groups", [True, [{"CPU": 1.0}, {"CPU": 2.0}], "CREATED", 2])

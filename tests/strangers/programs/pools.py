@@ -12,7 +12,8 @@ import ray
 from ray.util import ActorPool
 from ray.util.multiprocessing import Pool
 from ray.util.queue import Empty, Full, Queue
-from strangers.kit import main, raised, stranger
+
+from tests.strangers.kit import main, raised, stranger
 
 
 @ray.remote(num_cpus=0)

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
-from helpers.harness import free_port
 from pydantic import BaseModel
 from ray import serve
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
-from strangers.kit import main, raised, stranger, until
+
+from tests.helpers.harness import free_port
+from tests.strangers.kit import main, raised, stranger, until
 
 # The usual port, 8000, may be another program's on this machine.
 PORT = free_port()

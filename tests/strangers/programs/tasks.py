@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import ray
-from strangers.kit import main, raised, stranger
+
+from tests.strangers.kit import main, raised, stranger
 
 
 class Point(NamedTuple):

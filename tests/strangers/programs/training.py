@@ -11,7 +11,8 @@ from typing import Any
 import ray
 from ray import train
 from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
-from strangers.kit import main, raised, stranger
+
+from tests.strangers.kit import main, raised, stranger
 
 NEEDS_CHECKPOINT = "Result.metrics is None on Ray unless a checkpoint was reported with them."
 

@@ -12,7 +12,8 @@ from typing import Any
 import ray
 from ray import tune
 from ray.tune import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, TuneConfig
-from strangers.kit import main, raised, stranger
+
+from tests.strangers.kit import main, raised, stranger
 
 CLUSTER = {"num_cpus": 4}
 
