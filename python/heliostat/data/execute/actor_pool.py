@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.core.platform.preload import mentioned
-from heliostat.data.execute.launch import UNTAKEN_MAX, arguments, cpus_of
+from heliostat.data.execute.launch import UNTAKEN_MAX, Launcher, arguments
 from heliostat.data.execute.limits import Limits
-from heliostat.data.execute.work import MapWorker, Stage, stored
+from heliostat.data.execute.work import MapWorker, Stage
 from heliostat.data.plan.operators import ActorPoolStrategy
 from heliostat.exceptions import GetTimeoutError
 from heliostat.util import why
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from heliostat.data.execute.launch import Input
 
 
-class ActorLauncher:
+class ActorLauncher(Launcher):
     """Groups of blocks go to the actor with the least to do; the pool grows while all are busy."""
 
     def __init__(
@@ -35,19 +35,12 @@ class ActorLauncher:
         limits: Limits,
         strategy: ActorPoolStrategy,
     ) -> None:
-        self._strategy, self._limits = strategy, limits
-        self._holder = stored(stage)
-        self._default_cpus = remote_args.get("num_cpus") is None
-        self.cpus = cpus_of(remote_args)
-        self.gpus = float(remote_args.get("num_gpus") or 0)
-        self.memory = float(remote_args.get("memory") or 0)
-        options = dict(remote_args)
-        options.setdefault("num_cpus", self.cpus)
+        super().__init__(stage, remote_args, limits)
+        self._strategy = strategy
+        options = self._options
         retries = stage.context.max_task_retries_on_death
         options.setdefault("max_restarts", retries)
         options.setdefault("max_task_retries", retries)
-        if limits.nodes > 1:
-            options.setdefault("scheduling_strategy", stage.context.scheduling_strategy)
         given = [t.udf.fn for t in stage.transforms if t.udf is not None]
         modules = {name for fn in given if isinstance(fn, type) for name in mentioned(fn)}
         if modules:  # which the actors are forked with, instead of loading them each
@@ -57,7 +50,6 @@ class ActorLauncher:
         self._ready_s = stage.context.wait_for_min_actors_s
         self._name = "->".join(t.name for t in stage.transforms)
         self._retry_errors = stage.context.actor_task_retry_on_errors
-        self._options = options
         self._class = ray.remote(MapWorker)
         self._starting: dict[Waitable, ActorHandle] = {}  # actors by what says that they are ready
         self._pool: dict[ActorHandle, int] = {}  # tasks of each actor that has started

@@ -1,4 +1,4 @@
-"""Where the tasks of a map run: here plain tasks; ``actor_pool.py`` has the pool of actors."""
+"""Launchers of the tasks of a map: here plain tasks; ``actor_pool.py`` has the pool of actors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,23 @@ def cpus_of(remote_args: RemoteArgs) -> float:
     return 0.0 if remote_args.get("num_gpus") else 1.0
 
 
-class TaskLauncher:
+class Launcher:
+    """The resources of one task or actor of a stage, and the options that both take from the stage."""
+
+    def __init__(self, stage: Stage, remote_args: RemoteArgs, limits: Limits) -> None:
+        self._limits = limits
+        self._holder = stored(stage)
+        self._default_cpus = remote_args.get("num_cpus") is None
+        self.cpus = cpus_of(remote_args)
+        self.gpus = float(remote_args.get("num_gpus") or 0)
+        self.memory = float(remote_args.get("memory") or 0)
+        self._options = dict(remote_args)
+        self._options.setdefault("num_cpus", self.cpus)
+        if limits.nodes > 1:
+            self._options.setdefault("scheduling_strategy", stage.context.scheduling_strategy)
+
+
+class TaskLauncher(Launcher):
     """Each group of blocks is a task of its own."""
 
     actors = 0
@@ -57,20 +73,12 @@ class TaskLauncher:
     def __init__(
         self, stage: Stage, remote_args: RemoteArgs, limits: Limits, size: int | None
     ) -> None:
-        self._stage, self._limits = stage, limits
-        self._holder = stored(stage)
-        self._size = size
-        self._default_cpus = remote_args.get("num_cpus") is None
-        self.cpus = cpus_of(remote_args)
-        self.gpus = float(remote_args.get("num_gpus") or 0)
-        self.memory = float(remote_args.get("memory") or 0)
-        options = dict(remote_args)
-        options.setdefault("num_cpus", self.cpus)
+        super().__init__(stage, remote_args, limits)
+        self._stage, self._size = stage, size
+        options = self._options
         options.setdefault("max_retries", stage.context.max_task_retries_on_death)
         options["num_returns"] = "streaming"
         options.setdefault("_generator_backpressure_num_objects", UNTAKEN_MAX)
-        if limits.nodes > 1:
-            options.setdefault("scheduling_strategy", stage.context.scheduling_strategy)
         name = "->".join(t.name for t in stage.transforms) or "Read"
         options.setdefault("name", name[:100])
         remote = ray.remote(run_stage)

@@ -68,28 +68,17 @@ class LocalStorage(Storage):
         except FileNotFoundError:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             file = open(partial, "wb")  # noqa: SIM115 - closed by the next line
-        try:
-            with file:
-                file.write(data)
-                if self._fsync:
-                    file.flush()
-                    os.fsync(file.fileno())
-            os.replace(partial, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(partial)
-            raise
+        with _renamed(partial, target), file:
+            file.write(data)
+            if self._fsync:
+                file.flush()
+                os.fsync(file.fileno())
 
     def upload(self, folder: str, stage: str, final: str) -> None:
         for source, target in self._pairs(folder, stage):
             partial = _partial_name(target)
-            try:
+            with _renamed(partial, target):
                 _copy(source, partial, fsync=self._fsync)
-                os.replace(partial, target)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(partial)
-                raise
 
     def take(self, folder: str, stage: str, final: str) -> None:
         for source, target in self._pairs(folder, stage):
@@ -160,6 +149,18 @@ class LocalStorage(Storage):
 
 def _partial_name(target: str) -> str:
     return f"{target}.{os.getpid()}-{threading.get_ident()}.tmp"
+
+
+@contextlib.contextmanager
+def _renamed(partial: str, target: str) -> Iterator[None]:
+    """Rename the file that the block writes to its name; remove it where the block fails."""
+    try:
+        yield
+        os.replace(partial, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
 
 
 def _copy(source: str, target: str, *, fsync: bool) -> None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from heliostat.core.platform.extras import required
 from heliostat.tune.aliases import Report
 from heliostat.tune.error import ArgumentError
-from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler
+from heliostat.tune.schedulers.comparing import ComparingScheduler
 
 if TYPE_CHECKING:
     from heliostat.tune.runner.search import Search
     from heliostat.tune.runner.trial import Trial
 
 
-class AsyncHyperBandScheduler(FIFOScheduler):
+class AsyncHyperBandScheduler(ComparingScheduler):
     """Stops a trial at a rung when it is not among the best ``1 / reduction_factor`` that came there.
 
     Args:
@@ -39,8 +39,6 @@ class AsyncHyperBandScheduler(FIFOScheduler):
         >>> scheduler = ASHAScheduler(max_t=100, grace_period=5, reduction_factor=3)
     """
 
-    compares = True
-
     def __init__(
         self,
         time_attr: str = "training_iteration",
@@ -62,9 +60,7 @@ class AsyncHyperBandScheduler(FIFOScheduler):
             raise ArgumentError(f"reduction_factor={reduction_factor!r} must be above 1.")
         if brackets < 1:
             raise ArgumentError(f"brackets={brackets!r} must be 1 or more.")
-        if mode not in ("min", "max", None):
-            raise ArgumentError(f"mode={mode!r} must be 'min' or 'max'.")
-        self._time_attr, self._metric, self._mode = time_attr, metric, mode
+        super().__init__(time_attr, metric, mode)
         self._max_t, self._factor, self._stop_last = max_t, reduction_factor, stop_last_trials
         self._brackets = [
             _Bracket(grace_period, max_t, reduction_factor, s) for s in range(brackets)
@@ -73,12 +69,7 @@ class AsyncHyperBandScheduler(FIFOScheduler):
         self._stopped = 0
 
     def on_trial_add(self, tune_controller: Search, trial: Trial) -> None:
-        if not self._metric or not self._mode:
-            raise ValueError(
-                f"{type(self).__name__} has been instantiated without a valid `metric` "
-                f"({self._metric}) or `mode` ({self._mode}). Pass them to `tune.TuneConfig()` or to "
-                "the scheduler."
-            )
+        super().on_trial_add(tune_controller, trial)
         weights = [bracket.weight for bracket in self._brackets]
         chosen = (
             random.choices(self._brackets, weights)[0] if len(weights) > 1 else self._brackets[0]

@@ -66,7 +66,7 @@ class _Process:
         return self._similar(rows, self._rows) @ self._weights
 
     def variance(self, rows: _Array) -> _Array:
-        """How uncertain the gain of each row is."""
+        """The variance of the gain of each row."""
         import numpy as np
 
         solved = np.linalg.solve(self._root, self._similar(self._rows, rows))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from heliostat.tune.aliases import Report
 from heliostat.tune.error import ArgumentError
-from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler, may_grow
+from heliostat.tune.schedulers.comparing import ComparingScheduler
+from heliostat.tune.schedulers.trial_scheduler import may_grow
 
 if TYPE_CHECKING:
     from heliostat.tune.runner.search import Search
@@ -47,7 +48,7 @@ class _Bracket:
         return f"Bracket(n={self.size}, r={self.milestone:g}): {{{counts}}}"
 
 
-class HyperBandScheduler(FIFOScheduler):
+class HyperBandScheduler(ComparingScheduler):
     """Pauses trials at milestones and stops all but the best ``1 / reduction_factor`` of a bracket there.
 
     Trials are put into brackets in the order of their creation. The brackets of a round begin with few
@@ -75,7 +76,6 @@ class HyperBandScheduler(FIFOScheduler):
     resumes_first = True
 
     hands_checkpoints = True
-    compares = True
 
     def __init__(
         self,
@@ -90,9 +90,7 @@ class HyperBandScheduler(FIFOScheduler):
             raise ArgumentError(f"max_t={max_t!r} must be above 0.")
         if reduction_factor <= 1:
             raise ArgumentError(f"reduction_factor={reduction_factor!r} must be above 1.")
-        if mode not in ("min", "max", None):
-            raise ArgumentError(f"mode={mode!r} must be 'min' or 'max'.")
-        self._time_attr, self._metric, self._mode = time_attr, metric, mode
+        super().__init__(time_attr, metric, mode)
         self._max_t, self._factor, self._stop_last = max_t, reduction_factor, stop_last_trials
         self._in_round = round(math.log(max_t) / math.log(reduction_factor)) + 1
         self._made = 0  # brackets, those without a milestone included
@@ -103,12 +101,7 @@ class HyperBandScheduler(FIFOScheduler):
     # --- what the search says ---
 
     def on_trial_add(self, tune_controller: Search, trial: Trial) -> None:
-        if not self._metric or not self._mode:
-            raise ValueError(
-                f"{type(self).__name__} has been instantiated without a valid `metric` "
-                f"({self._metric}) or `mode` ({self._mode}). Pass them to `tune.TuneConfig()` or to "
-                "the scheduler."
-            )
+        super().on_trial_add(tune_controller, trial)
         if trial.is_finished():
             return  # of a search that is restored
         while not self._brackets or self._brackets[-1].is_full:
@@ -147,7 +140,7 @@ class HyperBandScheduler(FIFOScheduler):
         bracket = self._bracket_of.get(trial.trial_id)
         if bracket is None or bracket.results.pop(trial, self) is self or bracket.is_halving:
             return
-        # It may have been the one that the others waited for.
+        # The trial may have been the one that the others waited for.
         if bracket.halvings and self._is_complete(tune_controller, bracket):
             self._halve(tune_controller, bracket, None)
 
@@ -180,7 +173,7 @@ class HyperBandScheduler(FIFOScheduler):
     # --- brackets ---
 
     def _halvings_of(self, place: int) -> int:
-        """How many halvings the bracket at a place of a round has."""
+        """The number of halvings of the bracket at a place of a round."""
         return place
 
     def _add_bracket(self) -> None:

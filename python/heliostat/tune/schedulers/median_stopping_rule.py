@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from heliostat.core.platform.extras import required
 from heliostat.tune.aliases import Report
-from heliostat.tune.error import ArgumentError
-from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler
+from heliostat.tune.schedulers.comparing import ComparingScheduler
 
 if TYPE_CHECKING:
     from heliostat.tune.runner.search import Search
     from heliostat.tune.runner.trial import Trial
 
 
-class MedianStoppingRule(FIFOScheduler):
+class MedianStoppingRule(ComparingScheduler):
     """Stops a trial whose best result is worse than the median of the others' running means.
 
     Args:
@@ -38,8 +37,6 @@ class MedianStoppingRule(FIFOScheduler):
         >>> scheduler = MedianStoppingRule(time_attr="training_iteration", grace_period=5)
     """
 
-    compares = True
-
     def __init__(
         self,
         time_attr: str = "time_total_s",
@@ -50,21 +47,11 @@ class MedianStoppingRule(FIFOScheduler):
         min_time_slice: int = 0,
         hard_stop: bool = True,
     ) -> None:
-        if mode not in ("min", "max", None):
-            raise ArgumentError(f"mode={mode!r} must be 'min' or 'max'.")
-        self._time_attr, self._metric, self._mode = time_attr, metric, mode
+        super().__init__(time_attr, metric, mode)
         self._grace, self._min_samples = grace_period, min_samples_required
         self._min_time_slice, self._hard_stop = min_time_slice, hard_stop
         self._values: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self._stopped: set[str] = set()
-
-    def on_trial_add(self, tune_controller: Search, trial: Trial) -> None:
-        if not self._metric or not self._mode:
-            raise ValueError(
-                f"MedianStoppingRule has been instantiated without a valid `metric` "
-                f"({self._metric}) or `mode` ({self._mode}). Pass them to `tune.TuneConfig()` or to "
-                "the scheduler."
-            )
 
     def on_trial_result(self, tune_controller: Search, trial: Trial, result: Report) -> str:
         if self._time_attr not in result or self._metric not in result:

@@ -78,7 +78,7 @@ class PB2(PopulationBasedTraining):
             synch=synch,
         )
         self._judged: list[_Judgement] = []
-        # What was chosen since the last judgement, so that two copies do not get the same.
+        # Values that were chosen since the last judgement, so that two copies do not get the same.
         self._chosen: list[tuple[float, ...]] = []
 
     def _complete(self, trial: Trial) -> None:

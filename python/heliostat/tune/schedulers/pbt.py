@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from heliostat.tune.aliases import Config, Report, Space
-from heliostat.tune.error import ArgumentError, TuneError
+from heliostat.tune.error import TuneError
+from heliostat.tune.schedulers.comparing import ComparingScheduler
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler, may_grow
 from heliostat.tune.search.sample import Domain, Function
 from heliostat.tune.search.variant_generator import formatted
@@ -37,7 +38,7 @@ class _State:
     waits_for: str | None = None  # the trial whose checkpoint is being saved for this one
 
 
-class PopulationBasedTraining(FIFOScheduler):
+class PopulationBasedTraining(ComparingScheduler):
     """Replaces the worst trials by copies of the best, with other values of hyperparameters.
 
     A trial of the lower quantile takes over checkpoint and configuration of a random one of the upper
@@ -82,7 +83,6 @@ class PopulationBasedTraining(FIFOScheduler):
     """
 
     hands_checkpoints = True
-    compares = True
 
     def __init__(
         self,
@@ -111,9 +111,7 @@ class PopulationBasedTraining(FIFOScheduler):
             raise ValueError(f"quantile_fraction={quantile_fraction!r} must be from 0 to 0.5.")
         if perturbation_interval <= 0:
             raise ValueError(f"perturbation_interval={perturbation_interval!r} must be above 0.")
-        if mode not in ("min", "max", None):
-            raise ArgumentError(f"mode={mode!r} must be 'min' or 'max'.")
-        self._time_attr, self._metric, self._mode = time_attr, metric, mode
+        super().__init__(time_attr, metric, mode)
         self._interval, self._burn_in = perturbation_interval, burn_in_period
         self._mutations, self._custom = mutations, custom_explore_fn
         self._quantile, self._resample = quantile_fraction, resample_probability
@@ -130,12 +128,7 @@ class PopulationBasedTraining(FIFOScheduler):
             raise ValueError(
                 f"Search algorithms cannot be used with {type(self).__name__}: leave out search_alg."
             )
-        if not self._metric or not self._mode:
-            raise ValueError(
-                f"{type(self).__name__} has been instantiated without a valid `metric` "
-                f"({self._metric}) or `mode` ({self._mode}). Pass them to `tune.TuneConfig()` or to "
-                "the scheduler."
-            )
+        super().on_trial_add(tune_controller, trial)
         self._states[trial.trial_id] = _State(trial.experiment_tag)
         self._complete(trial)
 
@@ -284,7 +277,7 @@ class PopulationBasedTraining(FIFOScheduler):
             trial.take_over(best)
 
     def _write_policy(self, trial: Trial, best: Trial, config: Config) -> None:
-        """One more line in the files that a replay reads; a copy has the history of its original."""
+        """Write one more line into the files that a replay reads; a copy has the history of its original."""
         folder = trial.local_experiment_path
         line = json.dumps(
             [

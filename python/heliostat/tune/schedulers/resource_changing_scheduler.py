@@ -95,7 +95,7 @@ class DistributeResources:
         base: PlacementGroupFactory,
         step: dict[str, float],
     ) -> int:
-        """How many times the trial is to have grown; ``fits`` more would find room, or are too many."""
+        """The number of times that the trial is to have grown; ``fits`` more have room, or are too many."""
         if fits < 0:
             return has + fits
         grown = [_times(one.placement_group_factory, base, step) for one in live]
@@ -179,7 +179,7 @@ class DistributeResourcesToTopJob(DistributeResources):
 
 
 def _times(now: PlacementGroupFactory, base: PlacementGroupFactory, step: dict[str, float]) -> int:
-    """How many times a trial has grown."""
+    """The number of times that a trial has grown."""
     more, less = now.required_resources, base.required_resources
     return max(
         (
@@ -192,7 +192,7 @@ def _times(now: PlacementGroupFactory, base: PlacementGroupFactory, step: dict[s
 
 
 def _fitting(free: dict[str, float], step: dict[str, float]) -> int:
-    """How many steps there is room for; below 0: how many are too many."""
+    """The number of steps that there is room for; below 0: the number that is too many."""
     return min(
         math.floor(free.get(name, 0) / amount + _LITTLE)
         for name, amount in step.items()

@@ -188,7 +188,7 @@ class Averager:
                 is_counted = self._link.complete(ring, vote)
             except (RuntimeError, BrokenRing) as error:
                 is_counted = False
-                # Who did not come is replaced; the others go on without it.
+                # A rank that did not come is replaced; the others go on without it.
                 explained(error, self._link.seat.timeout_s, replaces=True)
             if not is_counted:
                 vote = self._link.settle(ring, number)

@@ -36,7 +36,18 @@ def unwrapped(loader: Any) -> DataLoader[Any]:
             f"batches() deals samples out itself: leave the sampler {type(loader.sampler).__name__} "
             "out, and give the loader shuffle=True or False. prepare_data_loader() is not needed."
         )
+    if len(loader.dataset) == 0:
+        raise ValueError("batches() got a DataLoader whose dataset is empty.")
     return loader
+
+
+def refuse_second_loop(has_begun: bool) -> None:
+    """Raise RuntimeError where the loop of the run has begun."""
+    if has_begun:
+        raise RuntimeError(
+            "steps() or batches() was called a second time: one loop makes all steps of a run. "
+            "For several epochs write batches(loader, epochs=...)."
+        )
 
 
 class Feed:

@@ -30,7 +30,7 @@ _LOOK_S = 0.2
 
 
 class Link:
-    """One per training function. ``member`` is read and changed under one lock."""
+    """A training function's connection to the coordinator. ``member`` is read and changed under one lock."""
 
     def __init__(self, session: WorkerSession) -> None:
         seat = session.assignment.seat

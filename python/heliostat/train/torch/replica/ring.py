@@ -26,7 +26,7 @@ class BrokenRing(Exception):
 
 
 class Door:
-    """Where the gloo connections of this process arrive; one for all of its rings."""
+    """The listener for the gloo connections of this process; one for all of its rings."""
 
     def __init__(self, host: str) -> None:
         self.port: int | None = None

@@ -16,7 +16,7 @@ from heliostat.train.torch.device import get_device
 from heliostat.train.torch.loader import _move
 from heliostat.train.torch.replica import state
 from heliostat.train.torch.replica.average import Averager
-from heliostat.train.torch.replica.feed import Feed, unwrapped
+from heliostat.train.torch.replica.feed import Feed, refuse_second_loop, unwrapped
 from heliostat.train.torch.replica.link import Link
 from heliostat.train.worker.session import WorkerSession
 
@@ -79,7 +79,7 @@ class FaultTolerantRun:
 
     @property
     def count(self) -> int:
-        """How many replica groups take this step."""
+        """The number of replica groups that take this step."""
         return len(self._groups)
 
     @property
@@ -137,8 +137,6 @@ class FaultTolerantRun:
         seat = self._link.seat
         assert plain.batch_size is not None
         total = len(plain.dataset)
-        if total == 0:
-            raise ValueError("batches() got a DataLoader whose dataset is empty.")
         batch = plain.batch_size * seat.size
         plan = SamplePlan(total, batch, seat.groups, keep_batch, plain.drop_last)
         self._plan = plan
@@ -167,11 +165,7 @@ class FaultTolerantRun:
     # ---- between steps ----
 
     def _enter(self) -> None:
-        if self._is_in:
-            raise RuntimeError(
-                "steps() or batches() was called a second time: one loop makes all steps of a run. "
-                "For several epochs write batches(loader, epochs=...)."
-            )
+        refuse_second_loop(self._is_in)
         self._is_in = True
         admission = self._link.join(state.signature(self._objects))
         self.step = admission.step

@@ -106,7 +106,7 @@ class Giver:
             buffers: list[Any] = []
             header = cloudpickle.dumps(state, protocol=5, buffer_callback=buffers.append)
             arrays = [numpy.frombuffer(buffer.raw(), numpy.uint8) for buffer in buffers]
-            # What lies in the store is a copy: the next step may begin.
+            # The state in the store is a copy: the next step may begin.
             self._sender.begin(Version(step, self._attempt), header, ray.put(arrays))
 
         self._start(put)

@@ -17,7 +17,7 @@ from heliostat.train.replicas.plan import SamplePlan
 from heliostat.train.steps.clock import reporting
 from heliostat.train.torch.device import get_device
 from heliostat.train.torch.loader import _move
-from heliostat.train.torch.replica.feed import Feed, unwrapped
+from heliostat.train.torch.replica.feed import Feed, refuse_second_loop, unwrapped
 from heliostat.train.torch.resume import files, peers
 from heliostat.train.torch.resume.background import Copier
 from heliostat.train.torch.resume.saver import Saver
@@ -141,8 +141,6 @@ class ResumableRun:
             index, count = mesh.get_local_rank(), mesh.size()
         assert plain.batch_size is not None
         total = len(plain.dataset)
-        if total == 0:
-            raise ValueError("batches() got a DataLoader whose dataset is empty.")
         groups = count
         if keep_batch:
             groups = self._session.assignment.max_workers * count // self._world_size
@@ -173,11 +171,7 @@ class ResumableRun:
             self._after_step()
 
     def _enter(self) -> None:
-        if self._is_in:
-            raise RuntimeError(
-                "steps() or batches() was called a second time: one loop makes all steps of a run. "
-                "For several epochs write batches(loader, epochs=...)."
-            )
+        refuse_second_loop(self._is_in)
         self._is_in = True
 
     def _begin_step(self) -> None:
