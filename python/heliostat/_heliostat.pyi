@@ -103,11 +103,11 @@ class BaseID:
         """An id of random bytes."""
     @classmethod
     def size(cls) -> int:
-        """Its length in bytes."""
+        """The id's length in bytes."""
     def hex(self) -> str:
-        """Its bytes as hexadecimal digits."""
+        """The id's bytes as hexadecimal digits."""
     def binary(self) -> bytes:
-        """Its bytes."""
+        """The id's bytes."""
     def is_nil(self) -> bool:
         """Whether it is the id of nothing."""
     def redis_shard_hash(self) -> int:
@@ -142,7 +142,7 @@ class JobID(BaseID):
 
 @final
 class TaskID(BaseID):
-    """One call of a task or of an actor's method, through all its attempts.
+    """A call of a task or of an actor's method, through all its attempts.
 
     Examples:
         >>> import ray
@@ -324,7 +324,7 @@ class ObjectRef(Awaitable[Any]):
     def owner_address(self) -> bytes:
         """The address of the process that owns the object, as it goes over the wire."""
     def call_site(self) -> str:
-        """Where it was made, if ``RAY_record_ref_creation_sites=1`` has that recorded, else ""."""
+        """The line that made the reference, with ``RAY_record_ref_creation_sites=1``; else ""."""
     def future(self) -> concurrent.futures.Future[Any]:
         """A future of the value, for threads.
 
@@ -463,7 +463,7 @@ def session() -> Session:
     """Raises `RaySystemError` when there is none."""
 
 def session_epoch() -> int:
-    """Of the present session; without one it changes whenever one ends. 0: there never was one."""
+    """The number of the present session; without one, it changes when one ends. 0: there was none yet."""
 
 def set_tracer(tracer: Callable[[str, str, str], tuple[Any, dict[str, str]]] | None) -> None:
     """From here on each call of this process asks it for a span, and what travels with the call.
@@ -680,7 +680,7 @@ class MethodOptions:
 
 @final
 class Placement:
-    """Where a call or an actor goes: where its caller is placed or anywhere, unless something is said."""
+    """The placement of a call or an actor. Default: that of its caller, or anywhere."""
 
     def __new__(
         cls,
@@ -856,7 +856,7 @@ def actor_pending_calls(actor_id: ActorID) -> int: ...
 # --- asking the control service --------------------------------------------------------------------
 
 def get_named_actor(name: str, namespace: str = "") -> tuple[ActorID, bytes] | None:
-    """Its id and its `handle` bytes."""
+    """The actor's id and the bytes of its `handle`."""
 
 def list_named_actors(all_namespaces: bool = False) -> list[tuple[str, str]]:
     """(name, namespace) of each."""
@@ -1056,7 +1056,7 @@ class _ServeResponse:
 
 @final
 class _ServeRoute:
-    """What the calls of a handle have in common."""
+    """The part that all calls of a handle have in common."""
 
     def __new__(
         cls,
@@ -1195,7 +1195,7 @@ def take_ready() -> list[bytes]:
 
 def _process_ends(last: bool) -> None: ...
 def gil_counts() -> dict[str, int]:
-    """How often each named site took the GIL; `io` must stay 0 (GIL-1)."""
+    """The number of times that each named site took the GIL; `io` must stay 0 (GIL-1)."""
 
 def _after_fork() -> None:
     """In a copy of this process: forget the session, which is the parent's."""
@@ -1271,7 +1271,7 @@ def device_kinds() -> list[tuple[str, str, list[str] | None, list[int] | None]]:
     """Resources whose units are devices: name, variable, visible ones, quantities that can be asked for."""
 
 def gpu_counts() -> dict[str, int]:
-    """How many GPUs of each maker this machine has, by the variable that names those which a process sees."""
+    """The number of this machine's GPUs of each maker, by the variable that names those a process sees."""
 
 def _display_name() -> str:
     """The name of the call that prints now; empty: none."""

@@ -62,7 +62,7 @@ def _source_of(code: types.CodeType) -> str | None:
     return known[1] if len(known[1]) <= _SOURCE_MAX_BYTES else None
 
 
-# What is typed at Python's own prompt, which later releases than 3.13.0 keep by the code.
+# The file of code typed at Python's own prompt, which later releases than 3.13.0 keep by the code.
 _lines_of_repl: Callable[[types.CodeType], list[str]] | None = getattr(
     linecache, "_getlines_from_code", None
 )

@@ -14,7 +14,7 @@ from heliostat.core.driver import daemon
 
 __all__ = ["cleanup_redis_storage"]
 
-# What encrypted connections show and believe.
+# Certificates and keys of encrypted connections.
 _FILES = ("RAY_REDIS_CA_CERT", "RAY_REDIS_CLIENT_CERT", "RAY_REDIS_CLIENT_KEY")
 
 

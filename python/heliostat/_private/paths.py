@@ -17,7 +17,7 @@ from heliostat._private.rllib_paths import PATHS
 
 
 class Row(NamedTuple):
-    """One of Ray's modules."""
+    """A module of Ray's."""
 
     why: str  # who imports from it
     names: Mapping[str, str] = {}  # module below `heliostat`: names in it
@@ -367,7 +367,7 @@ def made(path: str) -> ModuleType:
     """Make the module of a row: names are looked up when they are first used."""
     places = _places(ROWS[path])
     name = f"ray.{path}"
-    # Its name is the one under `ray`: a worker finds the module of a function by it, and by that one alone.
+    # The name is that under `ray`: a worker finds the module of a function by that one alone.
     module = ModuleType(name, f"Ray's path to public names, for {ROWS[path].why}.")
 
     def find(wanted: str) -> Any:
@@ -389,7 +389,7 @@ def made(path: str) -> ModuleType:
 
 
 def _places(row: Row) -> dict[str, tuple[str, str]]:
-    """Where each name of a row is: module and name there, which differ in `there:here`."""
+    """The place of each name of a row: module and name there, which differ in `there:here`."""
     found: dict[str, tuple[str, str]] = {}
     for below, names in row.names.items():
         source = f"heliostat.{below}"

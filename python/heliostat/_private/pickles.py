@@ -15,5 +15,5 @@ _package = importlib.import_module("cloudpickle.cloudpickle")
 
 
 def __getattr__(name: str) -> Any:
-    # What writes is ours: it keeps where code is from.
+    # The pickler is ours: it keeps where code is from.
     return getattr(cloudpickle if name in cloudpickle.__all__ else _package, name)

@@ -1,4 +1,4 @@
-"""How a driver prints workers' lines; schedulers set ``ray_logging.RAY_DEDUP_LOGS = 0``."""
+"""The printing of workers' lines by a driver; schedulers set ``ray_logging.RAY_DEDUP_LOGS = 0``."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class CheckpointConfig(_Checkpoint):
 
 @dataclass
 class RunConfig(_Run):
-    """Where a run or a search keeps its files, and what it does on failures.
+    """The settings of a run or a search: storage, failures, checkpoints.
 
     Attributes:
         sync_config, verbose, stop, progress_reporter, log_to_file: Of a search; see ``tune.RunConfig``.

@@ -35,9 +35,9 @@ _ANSWER_S = 30.0
 # With `upscalingMode: Conservative`: so many may be on their way, or as many as there are.
 _LAUNCHES_MAX = 5
 _GROUP_LABEL = "ray.io/group"
-# Which replica of a group of several hosts a pod belongs to: the operator's since 1.5.
+# The label of the replica that a pod belongs to, in a group of several hosts: the operator's since 1.5.
 _REPLICA_LABEL = "ray.io/worker-group-replica-name"
-# What pods ask of Kubernetes, and what nodes call it.
+# Kubernetes' names of resources, and those of nodes.
 _DEVICES = {"google.com/tpu": "TPU", "aws.amazon.com/neuroncore": "neuron_cores"}
 
 

@@ -240,5 +240,5 @@ class LocalCluster:
 
 
 def _current_cluster() -> Path:
-    """Where ``init("auto")`` looks."""
+    """The file that names the cluster for ``init("auto")``."""
     return settings.temp_dir() / settings.CURRENT_CLUSTER_FILE

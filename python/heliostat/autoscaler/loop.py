@@ -72,7 +72,7 @@ class Autoscaler:
     _asked: Counter[str] = field(default_factory=Counter)
     _instances: dict[str, Instance] = field(default_factory=dict)
     _read: float = float("-inf")
-    # Of each kind, when the machines were asked for that have not come yet, the oldest first.
+    # Times at which the machines of each kind were asked for that have not come yet, the oldest first.
     _waiting: dict[str, deque[tuple[float, float]]] = field(default_factory=dict)
     _idle_since: dict[str, float] = field(default_factory=dict)
     _unneeded_since: dict[str, float] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Autoscaler:
         )
 
     def _plan(self, state: State) -> Plan:
-        # What is being drained is counted neither as there nor as on its way.
+        # A machine that is being drained is counted neither as there nor as on its way.
         kept = [node for node in state.nodes if node.instance not in self._leaving]
         there = State(kept, state.demands, state.gangs, state.constraints)
         return plan(there, self._types, +self._kept())
@@ -308,5 +308,5 @@ def _unit(one: Instance) -> str:
 
 
 def _joined(state: State) -> Counter[str]:
-    """How many nodes of each kind are there, besides the head."""
+    """The number of nodes of each kind, besides the head."""
     return Counter(node.type for node in state.nodes if not node.is_head)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 Resources = dict[str, float]
 Selector = Mapping[str, str]
 
-# What no request is bound by: it stands for the machine, or is not planned with.
+# Resources that bind no request: they stand for the machine, or are not planned with.
 _UNPLANNED = ("object_store_memory",)
 _TINY = 1e-9
 
@@ -106,10 +106,10 @@ class Provider(Protocol):
         """The kinds of machines by name."""
 
     def idle_timeout_s(self) -> float:
-        """How long a machine may have nothing to do, where its kind does not say."""
+        """The seconds that a machine may be idle, unless its kind says otherwise."""
 
     def asked(self) -> dict[str, int]:
-        """How many machines of each kind were asked for, those that are there included."""
+        """The number of machines of each kind that were asked for, those that are there included."""
 
     def instances(self) -> list[Instance]:
         """The machines that have a name already, and are not being ended."""
@@ -121,7 +121,7 @@ class Provider(Protocol):
         """Return the latest failures, the newest last."""
 
     def more_max(self) -> int | None:
-        """How many more may be asked for now; ``None``: any number."""
+        """The number of machines that may still be asked for now; ``None``: any number."""
 
     def launch(self, wanted: Mapping[str, int]) -> None:
         """Ask for so many more of each kind. Returns at once; raises ``OSError`` where nobody answers."""
@@ -188,7 +188,7 @@ def fits(need: Resources, room: Resources) -> bool:
 
 
 def times(need: Resources, room: Resources, most: int) -> int:
-    """How often it fits, up to ``most``."""
+    """The number of times that the need fits, up to ``most``."""
     bounds = [int((room.get(name, 0.0) + _TINY) / quantity) for name, quantity in need.items()]
     return max(min([most, *bounds]), 0)
 

@@ -111,7 +111,7 @@ class _Planner:
         Returns how many found no place, and for which kinds of machines the others wait.
         """
         left, types = demand.count, []
-        # What is there and used already comes first, so that others stay idle; then what is on its way.
+        # Machines that are there and used come first, so that others stay idle; then what is on its way.
         for one in sorted(self.bins, key=lambda one: (not one.node, not one.is_used)):
             if left == 0:
                 break

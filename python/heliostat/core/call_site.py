@@ -1,4 +1,4 @@
-"""Where in the user's code something is called: for references that are asked where they were made."""
+"""The line of the user's code that makes a call, for ``call_site`` of references."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Session(TypedDict):
-    """Where this process is. Ids are hex."""
+    """The session of this process: its ids (hex), addresses and resources."""
 
     node_id: str
     worker_id: str

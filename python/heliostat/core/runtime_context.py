@@ -93,7 +93,7 @@ class RuntimeContext:
 
     @property
     def namespace(self) -> str:
-        """Where named actors are looked up."""
+        """The namespace in which named actors are looked up."""
         return _heliostat.current().namespace
 
     # --- what runs ---

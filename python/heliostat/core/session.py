@@ -115,7 +115,7 @@ def chosen(epoch: int) -> Iterator[None]:
 
 
 def info() -> dict[str, Any]:
-    """Where this process is connected, for ``RayContext.address_info``."""
+    """The addresses that this process is connected to, for ``RayContext.address_info``."""
     here = _heliostat.session()
     control, folder = here["control_address"], here["session_dir"]
     socket = f"{folder}/{daemon.NODE_SOCKET}"
@@ -280,7 +280,7 @@ def is_beside(epoch: int) -> bool:
 
 
 _registered = False
-# What was registered first runs last.
+# The handler that was registered first runs last.
 atexit.register(_heliostat._process_ends, True)
 
 
@@ -343,7 +343,7 @@ def ensure() -> None:
 
 @contextlib.contextmanager
 def begins_none() -> Iterator[None]:
-    """This thread begins no session: for threads of ours, which may run on while the program ends its own."""
+    """Have this thread begin no session: for threads of ours that may outlive the program's session."""
     before = getattr(_thread, "begins_none", False)
     _thread.begins_none = True
     try:
@@ -378,6 +378,6 @@ def not_started() -> RaySystemError:
 
 
 def default_actor_lifetime() -> str | None:
-    """Of the driver's job, where this is the driver."""
+    """The lifetime that the job of this driver gives its actors."""
     session = current()
     return session.job.default_actor_lifetime if session is not None else None

@@ -1,4 +1,4 @@
-"""Where Ray has ClassMethodNode, ClassNode."""
+"""Ray's module of ClassMethodNode and ClassNode."""
 
 from __future__ import annotations
 

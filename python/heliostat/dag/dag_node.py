@@ -1,4 +1,4 @@
-"""Where Ray has DAGNode."""
+"""Ray's module of DAGNode."""
 
 from __future__ import annotations
 

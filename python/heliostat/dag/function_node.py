@@ -1,4 +1,4 @@
-"""Where Ray has FunctionNode."""
+"""Ray's module of FunctionNode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Ray has DAGInputData, InputAttributeNode, InputNode."""
+"""Ray's module of DAGInputData, InputAttributeNode and InputNode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Ray has MultiOutputNode."""
+"""Ray's module of MultiOutputNode."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Count(AggregateFnV2[int, int]):
 
 
 class _Kernel(AggregateFnV2[Value, Value]):
-    """One of pyarrow's aggregations whose partial results are joined by a function of two values."""
+    """An aggregation of pyarrow's whose partial results are joined by a function of two values."""
 
     kind = ""
 
@@ -543,7 +543,7 @@ class _Counts(AggregateFnV2[dict[str, Counted], R]):
 
 
 class ValueCounter(_Counts[dict[str, list[Value]]]):
-    """How often each value occurs: ``{"values": [...], "counts": [...]}``.
+    """Counts the occurrences of each value: ``{"values": [...], "counts": [...]}``.
 
     Args:
         on: The column.

@@ -199,7 +199,7 @@ class Filled:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.lists[0]) if self.lists else 0
 
     def table(self) -> pa.Table:
@@ -291,7 +291,7 @@ def has_arrays(table: pa.Table) -> bool:
 
 
 def named(columns: Mapping[str, Value], name: str) -> pa.ChunkedArray:
-    """One of several columns.
+    """Return the column of that name.
 
     Raises:
         ValueError: There is none of that name.
@@ -302,7 +302,7 @@ def named(columns: Mapping[str, Value], name: str) -> pa.ChunkedArray:
 
 
 def rows(table: pa.Table) -> Iterator[Row]:
-    """One dict of Python values a row."""
+    """Yield a dict of Python values for each row."""
     for some in rows_at_once(table):
         yield from some
 
@@ -335,7 +335,7 @@ def columns_at_once(
 
 
 def concat(tables: list[pa.Table]) -> pa.Table:
-    """One table of several; columns that a table lacks are null, types are widened."""
+    """Join tables into one; columns that a table lacks are null, types are widened."""
     if len(tables) == 1:
         return tables[0]
     full = [t for t in tables if t.num_columns or t.num_rows]

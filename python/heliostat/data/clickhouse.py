@@ -22,7 +22,7 @@ WHO = "Tables of ClickHouse"
 
 @dataclass(frozen=True)
 class Server:
-    """Where a table is. Its text leaves out what it connects with."""
+    """The server of a table. Its text leaves out what it connects with."""
 
     dsn: str = field(repr=False)
     settings: dict[str, object] = field(default_factory=dict)

@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass
 class ExecutionOptions:
-    """How one dataset is executed.
+    """Options of the execution of a dataset.
 
     Args:
         resource_limits: What the execution may use at most. Default: what the cluster has free.

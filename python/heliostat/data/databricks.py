@@ -98,7 +98,7 @@ class Workspace:
 
     @property
     def address(self) -> str:
-        """Where it is, as a URL."""
+        """The workspace's URL."""
         host = self._credentials.get_host().rstrip("/")
         return host if host.startswith(("http://", "https://")) else f"https://{host}"
 

@@ -94,7 +94,7 @@ def to_pandas(table: pa.Table, context: DataContext | None = None) -> pd.DataFra
 
 
 def hint(error: Exception, value: object) -> str:
-    """How to get numpy's types, where a function of a DataFrame failed for Arrow's lack of an operator."""
+    """Advice to ask for numpy's types, where a function failed since Arrow lacks an operator."""
     if not isinstance(error, NotImplementedError) or not hasattr(value, "dtypes"):
         return ""
     arrow = [str(name) for name, kind in value.dtypes.items() if hasattr(kind, "pyarrow_dtype")]

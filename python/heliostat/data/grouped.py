@@ -82,7 +82,7 @@ class _Mapped:
 
 
 def _begins(table: pa.Table, keys: list[str]) -> list[int]:
-    """Where the groups of a sorted table begin."""
+    """The rows at which the groups of a sorted table begin."""
     return groups.group_begins(table, keys) if keys else [0]
 
 

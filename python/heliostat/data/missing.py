@@ -16,7 +16,7 @@ NEAREST_MAX = 3
 
 
 def no_columns(names: Iterable[str], there: Sequence[str]) -> str:
-    """That there are no such columns, which names are nearest to theirs, and what there is."""
+    """Say that columns are missing: the nearest names, and all columns there are."""
     missing = list(names)
     unread = [name for name in task.left_out() if name not in there]  # as no step asks for them
     known = [name for name in (*there, *unread) if name not in missing]

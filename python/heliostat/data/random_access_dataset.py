@@ -168,7 +168,7 @@ class _Worker:
         return next(iter(block.rows(table.slice(row, 1))))
 
     def stats(self) -> tuple[int, float]:
-        """How often it was asked, and the seconds that took."""
+        """The number of requests, and the seconds that they took."""
         return self._count, self._taken_s
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no types
-    """One array a row, all with the same number of dimensions; shapes may differ.
+    """An array a row, all with the same number of dimensions; shapes may differ.
 
     Args:
         dtype: The Arrow type of the entries.
@@ -376,7 +376,7 @@ def stacked(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _list_width(column: pa.ChunkedArray) -> int | None:
-    """How many numbers each list of a column has; None if they differ, or the column has no lists."""
+    """The length of the lists of a column; None if they differ, or the column has no lists."""
     kind = column.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if not (is_list or pa.types.is_fixed_size_list(kind)) or column.null_count or not len(column):

@@ -44,7 +44,7 @@ class ShuffleStrategy(str, enum.Enum):
 
 @dataclass
 class AutoscalingConfig:
-    """When Ray's actor pools grow and shrink.
+    """Settings of the growth of Ray's actor pools.
 
     Examples:
         >>> import ray
@@ -60,7 +60,7 @@ class AutoscalingConfig:
 
 @dataclass
 class HangingDetectorConfig:
-    """When Ray warns of a task that takes much longer than others."""
+    """Settings of Ray's warning of a task that takes much longer than others."""
 
     op_task_stats_min_count: int = 10
     op_task_stats_std_factor: float = 10
@@ -69,7 +69,7 @@ class HangingDetectorConfig:
 
 @dataclass
 class HashShuffleDetectorConfig:
-    """When Ray warns of shuffle actors that do not start."""
+    """Settings of Ray's warning of shuffle actors that do not start."""
 
     detection_time_interval_s: float = 30
     min_wait_time_s: float = 300
@@ -77,7 +77,7 @@ class HashShuffleDetectorConfig:
 
 @dataclass
 class HighMemoryDetectorConfig:
-    """When Ray warns of tasks that use more memory than they asked for."""
+    """Settings of Ray's warning of tasks that use more memory than they asked for."""
 
     detection_time_interval_s: float = 30
 
@@ -96,7 +96,7 @@ class IssueDetectorsConfiguration:
     detectors: list[type] = field(default_factory=list)
 
 
-# What Ray tries again of a request to a catalog.
+# Errors of a catalog's request that Ray tries again.
 TRANSIENT_REQUEST_ERRORS = (
     "429",
     "503",
@@ -116,7 +116,7 @@ TRANSIENT_REQUEST_ERRORS = (
 
 @dataclass
 class DeltaConfig:
-    """How Ray writes Delta tables.
+    """Settings of Ray's writes of Delta tables.
 
     Examples:
         >>> from ray.data.context import DeltaConfig
@@ -132,7 +132,7 @@ class DeltaConfig:
 
 @dataclass
 class IcebergConfig:
-    """How Ray reads and writes Iceberg tables.
+    """Settings of Ray's reads and writes of Iceberg tables.
 
     Examples:
         >>> from ray.data.context import IcebergConfig
@@ -150,7 +150,7 @@ class IcebergConfig:
 
 @dataclass
 class LanceConfig:
-    """How Ray reads and writes Lance tables.
+    """Settings of Ray's reads and writes of Lance tables.
 
     Examples:
         >>> from ray.data.context import LanceConfig

@@ -1,4 +1,4 @@
-"""Where objects are, for programs that send work to its data by themselves."""
+"""Locations of objects, for programs that send work to its data by themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["get_local_object_locations", "get_object_locations"]
 def get_object_locations(
     obj_refs: Sequence[ObjectRef], timeout_ms: int = -1
 ) -> dict[ObjectRef, dict[str, Any]]:
-    """Where each object is, as its owner says.
+    """Return the location of each object, as its owner knows it.
 
     Each has ``node_ids``: the ids (hex) of the nodes that have the value; none while there is no value, and
     none for a small result, which travels with its answer. ``object_size``: bytes, ``None`` while there is

@@ -123,7 +123,7 @@ class tqdm:
 
     @property
     def total(self) -> int | None:
-        """How many items there will be."""
+        """The number of items in all."""
         return self._total
 
     @total.setter
@@ -132,7 +132,7 @@ class tqdm:
 
     @property
     def n(self) -> int:
-        """How many there were."""
+        """The number of items so far."""
         return self._x
 
     @n.setter

@@ -30,7 +30,7 @@ _RESOURCES = (
 def main(arguments: Sequence[str], program: str) -> int:
     """Do what is asked for; the exit code."""
     given = list(arguments)
-    # What follows `--` is the command, whatever it looks like.
+    # The words behind `--` are the command, whatever they look like.
     at = given.index("--") if "--" in given else len(given)
     options, rest = _parser(program).parse_known_args(given[:at])
     command = [*rest, *given[at + 1 :]]

@@ -22,13 +22,13 @@ def of_details() -> Any:
         pydantic = importlib.import_module("pydantic")
     except ImportError:
         pydantic = None
-    # Its first generation has models of another kind.
+    # Pydantic's first generation has models of another kind.
     has_models = hasattr(getattr(pydantic, "BaseModel", None), "model_validate")
     return importlib.import_module(f"{__package__}.models" if has_models else __name__)
 
 
 class JobStatus(str, Enum):
-    """Where a job is in its life.
+    """The state of a job.
 
     Examples:
         >>> from ray.job_submission import JobStatus
@@ -72,7 +72,7 @@ class JobErrorType(str, Enum):
 
 
 class JobType(str, Enum):
-    """How a job came to the cluster.
+    """The kind of a job: submitted, or a driver.
 
     Examples:
         >>> from ray.job_submission import JobType

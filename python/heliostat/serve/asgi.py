@@ -115,7 +115,7 @@ def _bind_methods(app: Any, cls: type) -> None:
         holder.routes.remove(route)
         bound = route
         if isinstance(route, APIWebSocketRoute):
-            # It has looked at the signature as it was.
+            # FastAPI has looked at the signature as it was.
             bound = APIWebSocketRoute(
                 route.path, route.endpoint, name=route.name, dependencies=route.dependencies
             )
@@ -147,7 +147,7 @@ def _is_method(endpoint: Any, cls: type) -> bool:
 
 
 def _resolved(function: Callable[..., Any]) -> inspect.Signature:
-    """Its signature without annotations that are text: in a replica their names may mean nothing."""
+    """Return a signature without annotations that are text: in a replica their names may mean nothing."""
     signature = inspect.signature(function)
     try:
         hints = typing.get_type_hints(function, include_extras=True)

@@ -64,7 +64,7 @@ class AsyncInferenceAutoscalingPolicy:
         is_free = self._asking is None or not self._asking.is_alive()
         if is_free and now - self._asked_at >= self._poll_interval_s:
             self._asked_at = now
-            # It must not keep a policy that was replaced, nor hold up who asks the policy.
+            # The thread must not keep a replaced policy alive, nor hold up the caller of the policy.
             args = (weakref.ref(self), self._broker_url, self._queue_name)
             self._asking = threading.Thread(target=_ask, args=args, daemon=True)
             self._asking.start()
@@ -86,7 +86,7 @@ def _ask(policy: weakref.ref[AsyncInferenceAutoscalingPolicy], broker_url: str, 
 
 
 def queue_length(broker_url: str, queue: str) -> int:
-    """How many tasks wait in a queue of Celery's; 0 for one that is not there."""
+    """The number of tasks that wait in a queue of Celery's; 0 for one that is missing."""
     kombu = required("kombu", "AsyncInferenceAutoscalingPolicy")
     with kombu.Connection(broker_url, connect_timeout=5) as connection:
         connection.ensure_connection(max_retries=1)

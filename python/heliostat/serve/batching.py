@@ -16,7 +16,7 @@ from typing import Any
 from heliostat.serve.context import RequestContext, request_context
 from heliostat.serve.exceptions import RayServeException
 
-# What a generator yields in place of an item for a call whose stream is over.
+# The mark that a generator yields in place of an item for a call whose stream is over.
 _ENDS = (StopIteration, StopAsyncIteration)
 
 
@@ -116,7 +116,7 @@ class _Queue:
                 task.add_done_callback(self.tasks.discard)
 
     def _next_size(self) -> tuple[int, bool]:
-        """How many of the calls that wait make the next batch, and whether no other fits into it.
+        """The number of waiting calls that make the next batch, and whether no other fits into it.
 
         A call that alone is more than a batch, or that cannot be measured, is refused: then the first is 0.
         """

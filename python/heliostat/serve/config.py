@@ -44,7 +44,7 @@ __all__ = [
     "gRPCOptions",
 ]
 
-# Of `heliostat.serve.models`, which loads Pydantic: replicas and handles do without.
+# Names of `heliostat.serve.models`, which loads Pydantic: replicas and handles do without.
 MODELS = (
     "AutoscalingConfig",
     "AutoscalingPolicy",

@@ -97,7 +97,7 @@ class ReplicaContext:
 
     @property
     def rank(self) -> ReplicaRank:
-        """Its rank among all replicas, that of its node, and its rank within the node, each from 0 on."""
+        """The replica's rank among all, its node's rank, and its rank within the node, each from 0 on."""
         from heliostat.serve.models import ReplicaRank
 
         rank, node_rank, local_rank = self.ranks
@@ -147,7 +147,7 @@ def own_node() -> str:
 
 
 def set_replica_context(context: ReplicaContext) -> None:
-    """This process is a replica."""
+    """Note that this process is a replica."""
     global _replica
     _replica = context
 

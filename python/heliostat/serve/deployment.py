@@ -100,7 +100,7 @@ class Deployment:
 
     @property
     def name(self) -> str:
-        """Its name within an application."""
+        """The deployment's name within an application."""
         return self._name
 
     @property
@@ -115,7 +115,7 @@ class Deployment:
 
     @property
     def num_replicas(self) -> int:
-        """How many replicas it begins with."""
+        """The number of replicas that the deployment begins with."""
         return self._config.num_replicas
 
     @property
@@ -125,12 +125,12 @@ class Deployment:
 
     @property
     def max_ongoing_requests(self) -> int:
-        """How many requests a replica has at a time."""
+        """The number of requests that a replica takes at a time."""
         return self._config.max_ongoing_requests
 
     @property
     def max_queued_requests(self) -> int:
-        """How many requests wait for a replica; -1: any number."""
+        """The number of requests that may wait for a replica; -1: any number."""
         return self._config.max_queued_requests
 
     @property
@@ -155,7 +155,7 @@ class Deployment:
 
     @property
     def logging_config(self) -> Any:
-        """How its replicas log; ``None``: as the application says."""
+        """The logging of the replicas; ``None``: as the application says."""
         return self._config.logging_config
 
     def set_logging_config(self, logging_config: Any) -> None:

@@ -51,11 +51,11 @@ class DeploymentConfig:
 
     @property
     def gang_size(self) -> int:
-        """How many replicas start and end together."""
+        """The number of replicas that start and end together."""
         return 1 if self.gang_scheduling_config is None else self.gang_scheduling_config.gang_size
 
     def whole_gangs(self, number: int) -> int:
-        """That number of replicas, rounded up to whole gangs."""
+        """Return a number of replicas, rounded up to whole gangs."""
         return math.ceil(number / self.gang_size) * self.gang_size
 
     def resources(self) -> dict[str, float]:
@@ -70,7 +70,7 @@ class DeploymentConfig:
         return {name: number for name, number in taken.items() if number}
 
     def own_routing(self) -> RequestRouterConfig | None:
-        """How calls are routed, where the replica with the fewest is not what is wanted."""
+        """The router's own settings, where it is not the one that takes the replica with the fewest calls."""
         chosen = self.request_router_config
         return None if chosen is None or chosen.is_default() else chosen
 
@@ -79,7 +79,7 @@ class DeploymentConfig:
         return self.backpressure_config or BackpressureConfig()
 
     def surge(self, target: int) -> int:
-        """How many replicas there may be beyond the target while they are replaced."""
+        """The number of replicas beyond the target while they are replaced."""
         if self.max_surge_percent is not None:
             return self.whole_gangs(math.ceil(target * self.max_surge_percent / 100))
         if self.rolling_update_percentage is not None:
@@ -87,7 +87,7 @@ class DeploymentConfig:
         return self.whole_gangs(max(1, math.ceil(target * 0.2)))
 
     def absent(self, target: int) -> int:
-        """How many of the target may be away while they are replaced: none where more may be there."""
+        """The number of replicas below the target while they are replaced: 0 where a surge is allowed."""
         if self.surge(target):
             return 0
         return self.whole_gangs(max(1, int(target * (self.rolling_update_percentage or 0.2))))

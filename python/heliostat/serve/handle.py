@@ -316,7 +316,7 @@ class ReplicaSelection:
 
     @property
     def address(self) -> str:
-        """Its machine."""
+        """The address of the replica's machine."""
         return self.node_ip if self.port is None else f"{self.node_ip}:{self.port}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ __all__ = [
 
 
 class APIType(str, Enum):
-    """How an application was deployed."""
+    """The way in which an application was deployed."""
 
     UNKNOWN = "unknown"
     IMPERATIVE = "imperative"
@@ -126,7 +126,7 @@ class AutoscalingMetricsHealth(str, Enum):
 
 
 class AutoscalingStatus(str, Enum):
-    """Where the number of a deployment's replicas goes."""
+    """The present and wanted number of a deployment's replicas."""
 
     UPSCALING = "UPSCALING"
     DOWNSCALING = "DOWNSCALING"
@@ -134,7 +134,7 @@ class AutoscalingStatus(str, Enum):
 
 
 class ScalingDecision(BaseModel):  # type: ignore[misc] # without types
-    """One time that a policy has changed the number of replicas; ``timestamp_s`` is Unix time."""
+    """A change of the number of replicas by a policy; ``timestamp_s`` is Unix time."""
 
     timestamp_s: float
     reason: str
@@ -185,7 +185,7 @@ class DurationStats(BaseModel):  # type: ignore[misc] # without types
 
 
 class ControllerHealthMetrics(BaseModel):  # type: ignore[misc] # without types
-    """How Serve's controller fares: times in seconds (Unix time where they are none of a duration) or, where
+    """Health of Serve's controller: times in seconds (Unix time where they are none of a duration) or, where
     the name says so, milliseconds.
 
     A "control loop" is one time that the controller has acted on what it heard. Statistics of work that it
@@ -252,7 +252,7 @@ class ApplicationDetails(_Closed):
 
 
 class Target(_Frozen):
-    """Where requests may be sent."""
+    """A server that requests may be sent to."""
 
     ip: str
     port: int
@@ -261,7 +261,7 @@ class Target(_Frozen):
 
 
 class TargetGroup(_Frozen):
-    """Where requests of a prefix may be sent."""
+    """The servers that requests of a prefix may be sent to."""
 
     targets: list[Target]
     route_prefix: str
@@ -291,7 +291,7 @@ class ServeInstanceDetails(BaseModel):  # type: ignore[misc] # without types
 
     @staticmethod
     def get_empty_schema_dict() -> dict[str, Any]:
-        """Where Serve does not run."""
+        """The document where Serve does not run."""
         return {
             "controller_info": {},
             "proxies": {},

@@ -32,7 +32,7 @@ _END = object()
 
 class _Servant(ReplicaActor):
     def _announce(self, replica: ReplicaContext) -> None:
-        """This process is not a replica: it has several beside what else it does."""
+        """Note that this process, which is not a replica, has several of them."""
 
 
 class _Replica:

@@ -103,7 +103,7 @@ def _path(config: LoggingConfig, replica: ReplicaID, session_dir: str) -> str:
 
 
 def folder_of(session_dir: str) -> str:
-    """Where a session's files of replicas lie by default."""
+    """The default folder of a session's log files of replicas."""
     return os.path.join(session_dir, "logs", "serve")
 
 

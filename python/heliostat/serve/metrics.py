@@ -72,4 +72,4 @@ class Gauge(metrics.Gauge, _OfReplica):
 
 
 class Histogram(metrics.Histogram, _OfReplica):
-    """How often values fall between boundaries."""
+    """Counts of the values between boundaries."""

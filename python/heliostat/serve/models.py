@@ -91,7 +91,7 @@ _AutoscalingPolicyFields: Any = _fields_of(options.AutoscalingPolicy)
 
 
 class AutoscalingPolicy(_AutoscalingPolicyFields):
-    """How many replicas a deployment is to have.
+    """The rule for the number of a deployment's replicas.
 
     The policy is called with an ``AutoscalingContext`` several times a second, in the process of Serve's
     controller, and returns a number and a dict that is ``policy_state`` the next time. A class is made once.
@@ -162,7 +162,7 @@ _AutoscalingConfigFields: Any = _fields_of(
 
 
 class AutoscalingConfig(_AutoscalingConfigFields):
-    """How the number of replicas follows the load.
+    """Settings by which the number of replicas follows the load.
 
     Attributes:
         min_replicas: How many at least; 0: none without requests. Default 1.
@@ -565,7 +565,7 @@ _LoggingConfigFields: Any = _fields_of(options.LoggingConfig)
 
 
 class LoggingConfig(_LoggingConfigFields):
-    """How replicas log. Where none is given there is no line for each request.
+    """Settings of the logs of replicas. Where none is given there is no line for each request.
 
     Attributes:
         encoding: ``"TEXT"`` (the default) or ``"JSON"``.

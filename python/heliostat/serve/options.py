@@ -58,7 +58,7 @@ def check_route_prefix(prefix: str | None) -> str | None:
 
 
 class ProxyLocation(str, Enum):
-    """Where HTTP servers run.
+    """The nodes that HTTP servers run on.
 
     Examples:
         >>> from ray.serve.config import ProxyLocation
@@ -72,7 +72,7 @@ class ProxyLocation(str, Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> ProxyLocation | None:
-        # Its older name, in ``http_options={"location": "NoServer"}``.
+        # An older name of the location, in ``http_options={"location": "NoServer"}``.
         return cls.Disabled if value == "NoServer" else None
 
 
@@ -143,9 +143,9 @@ class gRPCOptions:
     grpc_servicer_functions: list[str] = dataclasses.field(default_factory=list)
     request_timeout_s: float | None = None
     enable_reflection: bool = True
-    # Of the functions, by path: whether the client sends a stream.
+    # Whether the client sends a stream, by the path of the function.
     methods: dict[str, bool] = dataclasses.field(default_factory=dict)
-    # What server reflection tells of them.
+    # The descriptions of the services for server reflection.
     described: dict[str, Any] | None = None
 
     def resolved(self) -> gRPCOptions:
@@ -166,7 +166,7 @@ class gRPCOptions:
 
 @dataclass
 class LoggingConfig:
-    """How replicas log. Where none is given there is no line for each request.
+    """Settings of the logs of replicas. Where none is given there is no line for each request.
 
     ``encoding``: TEXT or JSON; ``logs_dir``: the folder of the files, default ``logs/serve`` of the session;
     ``enable_access_log``: a line for each request; ``additional_log_standard_attrs``: attributes of
@@ -351,7 +351,7 @@ DEFAULT_ROUTER = "ray.serve._private.request_router:PowerOfTwoChoicesRequestRout
 
 @dataclass
 class AutoscalingPolicy:
-    """How many replicas a deployment is to have: a function, a class, or the import path of one.
+    """The rule for the number of a deployment's replicas: a function, a class, or the import path of one.
 
     It is called with an ``AutoscalingContext`` several times a second, in the process of Serve's controller,
     and returns a number and a dict that is ``policy_state`` the next time. A class is made once, with
@@ -398,7 +398,7 @@ class AutoscalingPolicy:
 
 @dataclass
 class AutoscalingConfig:
-    """How the number of replicas follows the load; times in seconds."""
+    """Settings by which the number of replicas follows the load; times in seconds."""
 
     min_replicas: int = 1
     initial_replicas: int | None = None
@@ -545,7 +545,7 @@ class ControllerOptions:
 
 
 class GangPlacementStrategy(str, Enum):
-    """Where the replicas of a gang go, as far as there is room.
+    """The placement of a gang's replicas, as far as there is room.
 
     Examples:
         >>> from ray.serve.config import GangPlacementStrategy, GangSchedulingConfig

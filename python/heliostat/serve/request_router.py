@@ -30,7 +30,7 @@ __all__ = [
     "RunningReplica",
 ]
 
-# What `on_request_routed` is given: the reference of the answer, or the generator of answers.
+# The argument of `on_request_routed`: the reference of the answer, or the generator of answers.
 ReplicaResult = ObjectRef | ObjectRefGenerator
 
 # How long a replica may take to say how many requests it has, in seconds.
@@ -94,7 +94,7 @@ class RunningReplica:
 
     @property
     def actor_id(self) -> Any:
-        """Its actor."""
+        """The replica's actor."""
         return self._place.actor._actor_id
 
     @property
@@ -104,7 +104,7 @@ class RunningReplica:
 
     @property
     def node_id(self) -> str:
-        """Its node, as 56 hex digits."""
+        """The replica's node, as 56 hex digits."""
         return self._place.node
 
     @property
@@ -124,7 +124,7 @@ class RunningReplica:
 
     @property
     def max_ongoing_requests(self) -> int:
-        """How many calls it takes at a time."""
+        """The number of calls that the replica takes at a time."""
         return self._most
 
     @property
@@ -133,7 +133,7 @@ class RunningReplica:
         return False
 
     async def get_queue_len(self, *, deadline_s: float = _ANSWER_S) -> int:
-        """How many requests it has of everybody; raises ``TimeoutError`` where it does not answer in time."""
+        """The number of the replica's requests of all routers; ``TimeoutError`` where it does not answer."""
         asked = self._place.actor.ongoing.remote()
         return int(await asyncio.wait_for(_value(asked), deadline_s))
 
@@ -233,7 +233,7 @@ class RequestRouter(abc.ABC):
         """A call was cancelled, or failed, before it went to a replica."""
 
     def on_replica_actor_died(self, replica_id: ReplicaID) -> None:
-        """That replica has died; an override calls this one."""
+        """Called when a replica has died; an override calls this one."""
         self._replicas.pop(replica_id, None)
         self._replica_id_set.discard(replica_id)
         self._replicas_list = list(self._replicas.values())

@@ -110,7 +110,7 @@ class Call(serving.CallBase):
                 self.sent = sent
 
     def release(self) -> None:
-        """Its replica is free for another."""
+        """Free the call's place at its replica."""
         load, self.load = self.load, None
         if load is None:
             return
@@ -118,7 +118,7 @@ class Call(serving.CallBase):
         self.released(load)
 
     def released(self, load: Load) -> None:
-        """Its replica has been told of as free."""
+        """Note that the place at the replica has been freed."""
         router = self.router
         if router.routing is not None:
             router.routing.released(self, load)
@@ -289,7 +289,7 @@ class Router(serving.RouterBase):
                 return None
             for rank in ranks:
                 loads = [self.loads[one] for one in rank if one in self.loads]
-                # Of equals the first, as the user's router has ranked them: nobody has had a turn.
+                # The first of equals, as the user's router has ranked them: none has had a turn.
                 load: Load | None = serving.Turns().pick(loads, self.targets.max_ongoing)
                 if load is not None:
                     taker = whose(list(self.waiting))

@@ -217,7 +217,7 @@ class Routing:
         replica = ReplicaID(load.place.id, self._router.deployment)
         chosen._ongoing[replica] = chosen._ongoing.get(replica, 0) + 1
         call.send(load)
-        # Its end is noticed even where nobody reads its answer.
+        # The call's end is noticed even where nobody reads its answer.
         call.watch()
         request = self._requests.get(call)
         if request is not None and call.sent is not None:

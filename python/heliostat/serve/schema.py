@@ -26,7 +26,7 @@ __all__ = [
 
 
 class EncodingType(str, Enum):
-    """How replicas write their logs.
+    """The format of the replicas' logs.
 
     Examples:
         >>> from ray import serve
@@ -225,7 +225,7 @@ def status_of(details: dict[str, Any]) -> ServeStatus:
     return ServeStatus(proxies, apps, details["target_capacity"])
 
 
-# Of `heliostat.serve.declaration`, which needs Pydantic.
+# Names of `heliostat.serve.declaration`, which needs Pydantic.
 _DECLARED = (
     "DeploymentSchema",
     "HTTPOptionsSchema",
@@ -236,7 +236,7 @@ _DECLARED = (
 )
 
 
-# Of `heliostat.serve.instance`, which needs Pydantic, too.
+# Names of `heliostat.serve.instance`, which needs Pydantic, too.
 _INSTANCE = (
     "APIType",
     "ApplicationDetails",

@@ -1,4 +1,4 @@
-"""Where the sockets of Serve are: in the session's folder, whose path the system limits for sockets."""
+"""Paths of the sockets of Serve: in the session's folder, whose path the system limits for sockets."""
 
 from __future__ import annotations
 

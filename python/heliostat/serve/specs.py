@@ -44,7 +44,7 @@ class DeploymentID(NamedTuple):
 
     @property
     def key(self) -> str:
-        """One word for it."""
+        """The id as one word."""
         return f"{self.app_name}#{self.name}"
 
     def __str__(self) -> str:
@@ -122,7 +122,7 @@ class ReplicaPlace:
 
 
 class ReplicaLocation(NamedTuple):
-    """Where a replica runs: its node, its process and its log file."""
+    """The location of a replica: its node, its process and its log file."""
 
     node: str
     host: str
@@ -135,7 +135,7 @@ class ReplicaLocation(NamedTuple):
 
 @dataclass
 class Targets:
-    """Where the requests of a deployment go."""
+    """The replicas that a deployment's requests go to."""
 
     version: int
     is_there: bool = False

@@ -24,7 +24,7 @@ except ModuleNotFoundError as error:
 
 __all__ = ["CeleryTaskProcessorAdapter"]
 
-# What the adapter says of the application: a task is taken from the queue once it was done, and done again
+# The adapter's settings of the application: a task is taken from the queue once it was done, and done again
 # where its replica has died.
 _OWN = {
     "task_acks_late": True,
@@ -101,7 +101,7 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
         usual = {
             **_OWN,
             "worker_concurrency": consumer_concurrency,
-            # What waits stays in the queue, where others take it, and where it can be cancelled and counted.
+            # Waiting tasks stay in the queue: others take them, and they can be cancelled and counted.
             "worker_prefetch_multiplier": 1,
         }
         self._app.conf.update({**usual, **(told.app_custom_config or {})})
@@ -176,7 +176,7 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
         )
 
     def get_task_status_sync(self, task_id: str) -> TaskResult:
-        """How a task stands, in Celery's words; ``PENDING`` also for one that nobody knows.
+        """Return the state of a task in Celery's words; ``PENDING`` also for one that nobody knows.
 
         Args:
             task_id: The task.

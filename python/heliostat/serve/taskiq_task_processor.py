@@ -40,7 +40,7 @@ _CANCELLED = "serve-cancelled:"
 
 
 class _Broker(NamedTuple):
-    """Where a broker's class is, which of its arguments is the queue, and which it needs besides."""
+    """The path of a broker's class, its argument for the queue, and the others that it needs."""
 
     path: str
     package: str
@@ -473,7 +473,7 @@ class TaskiqTaskProcessorAdapter(TaskProcessorAdapter):
 
 @functools.cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """That of this process's adapters, on a thread of its own."""
+    """Return the event loop of this process's adapters, on a thread of its own."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="taskiq-loop", daemon=True).start()
     return loop
@@ -555,7 +555,7 @@ def _receiver_of(
 
     class Tasks(Receiver):  # type: ignore[misc] # without types
         async def callback(self, message: Any, raise_err: bool = False) -> None:
-            """One that has come: tasks that nobody can do, or nobody wants any more, end here."""
+            """Take in a message: tasks that nobody can do, or nobody wants any more, end here."""
             data = message.data if isinstance(message, AckableMessage) else message
             name = task_id = why = ""
             try:

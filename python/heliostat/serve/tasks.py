@@ -15,7 +15,7 @@ __all__ = ["CeleryAdapterConfig", "TaskProcessorAdapter", "TaskProcessorConfig",
 
 
 class CeleryAdapterConfig(BaseModel):  # type: ignore[misc] # without types
-    """Where Celery's broker and results are.
+    """The addresses of Celery's broker and of its results.
 
     ``app_custom_config``: further settings of Celery's application; ``task_custom_config``: options of all
     its tasks; ``broker_transport_options``: as Celery takes them, such as the folders of ``filesystem://``.
@@ -44,7 +44,7 @@ class TaskProcessorConfig(BaseModel):  # type: ignore[misc] # without types
 
 
 class TaskResult(BaseModel):  # type: ignore[misc] # without types
-    """How a task stands; ``created_at`` is Unix time."""
+    """The state of a task; ``created_at`` is Unix time."""
 
     id: str
     status: str
@@ -74,7 +74,7 @@ class TaskProcessorAdapter(ABC):
 
     @abstractmethod
     def get_task_status_sync(self, task_id: str) -> TaskResult:
-        """How a task stands."""
+        """Return the state of a task."""
 
     @abstractmethod
     def start_consumer(self, **kwargs: Any) -> None:
@@ -94,7 +94,7 @@ class TaskProcessorAdapter(ABC):
 
     @abstractmethod
     def health_check_sync(self) -> list[dict[str, Any]]:
-        """How its consumers are."""
+        """Return the health of the consumers."""
 
     async def enqueue_task_async(
         self, task_name: str, args: Any = None, kwargs: Any = None, **options: Any

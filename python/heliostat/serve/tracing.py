@@ -83,7 +83,7 @@ def _into_file(stem: str, session_dir: str) -> Any:
 
 
 class Written:
-    """Where the spans of the HTTP server of a node go. It has no Python, and tells those that are over."""
+    """The exporter of the spans of a node's HTTP server, which has no Python and tells ended spans."""
 
     def __init__(self, config: TracingConfig, node: str, session_dir: str) -> None:
         """Raises as :func:`set_up`."""

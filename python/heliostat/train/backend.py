@@ -47,7 +47,7 @@ class Backend:
     has_replica_groups: bool = False
 
     def replicas(self, world_size: int, backend_config: Any) -> Replicas | None:
-        """How the workers are divided into replica groups; None: they are one group."""
+        """The division of the workers into replica groups; None: they are one group."""
         return None
 
     def on_start(self, worker_group: WorkerGroup, backend_config: Any) -> None:

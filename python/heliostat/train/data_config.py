@@ -1,4 +1,4 @@
-"""How datasets are handed to the workers."""
+"""The division of datasets among the workers."""
 
 from __future__ import annotations
 

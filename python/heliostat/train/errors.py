@@ -19,7 +19,7 @@ class TrainingFailedError(Exception):
 
 
 class WorkerGroupError(TrainingFailedError):
-    """One or more workers failed, more often than ``FailureConfig.max_failures`` allows.
+    """Workers failed more often than ``FailureConfig.max_failures`` allows.
 
     Attributes:
         worker_failures: The exception of each failed rank. The first failure is the cause; ranks

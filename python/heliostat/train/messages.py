@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # The collective that asks which nodes will be taken away.
 PREEMPTION = "preemption"
-# What begins the command to save; the number of the round follows.
+# The beginning of the command to save; the number of the round follows.
 SAVE = "save:"
 
 
@@ -25,7 +25,7 @@ class ReportEntry:
     metrics: dict[str, Any]
     # Files were staged for this report.
     staged: bool = False
-    # Which, as paths in the checkpoint; None: nobody asks, since no report is complete without all ranks.
+    # Their paths in the checkpoint; None: nobody asks, since no report is complete without all ranks.
     files: list[str] | None = None
     # The name that the user chose for the checkpoint's folder.
     dir_name: str | None = None
@@ -54,13 +54,13 @@ class Reply:
     failed: str = ""
     # How many reports the other ranks have made, for one that counts on from there.
     made: int | None = None
-    # What went wrong at the call, to be raised in the training function.
+    # The error of the call, to be raised in the training function.
     error: Exception | None = None
 
 
 @dataclass
 class ReportedRow:
-    """One complete report, as the driver hears of it."""
+    """A complete report, as the driver gets it."""
 
     index: int
     time: float
@@ -85,7 +85,7 @@ class Event:
 
 @dataclass
 class WorkerInfo:
-    """Where a worker runs."""
+    """The place at which a worker runs."""
 
     node_id: str
     node_ip: str
@@ -115,7 +115,7 @@ class Assignment:
     log_level: str
     # Dataset shards of this rank by name.
     shards: dict[str, Any] = field(default_factory=dict)
-    # What it is among the replica groups, where there are any.
+    # The worker's place among the replica groups, where there are any.
     seat: Seat | None = None
     # Every so many steps the state goes to these keepers: that of this node, and that of another one.
     memory_every: int | None = None
@@ -133,7 +133,7 @@ class Assignment:
 
 @dataclass
 class Outcome:
-    """How a training function ended on a rank."""
+    """The end of a training function on a rank."""
 
     ok: bool
     value: Any = None

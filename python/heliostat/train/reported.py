@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointUploadMode(Enum):
-    """How `report` brings a checkpoint into the storage of the run.
+    """The way in which `report` brings a checkpoint into the storage of the run.
 
     Examples:
         >>> import pathlib, tempfile
@@ -64,7 +64,7 @@ class CheckpointConsistencyMode(Enum):
 
 
 class ReportedCheckpointStatus(Enum):
-    """How far a reported checkpoint has come.
+    """The state of a reported checkpoint.
 
     Examples:
         >>> import tempfile

@@ -84,7 +84,7 @@ class Result:
 
     @property
     def metrics_dataframe(self) -> pd.DataFrame | None:
-        """One row per kept checkpoint; where there is none, one per report (needs pandas).
+        """A table with a row per kept checkpoint; without checkpoints, per report (needs pandas).
 
         None when nothing was reported.
         """
@@ -179,7 +179,7 @@ class Result:
         return "\n".join([*lines, ")"])
 
 
-# What a search adds to each report; it is in `metrics`, and would hide the trial's own where that is printed.
+# Values that a search adds to each report; they are in `metrics`, and would hide the trial's own in print.
 ADDED_BY_TUNE = (
     "training_iteration",
     "time_total_s",

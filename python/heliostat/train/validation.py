@@ -40,7 +40,7 @@ class ValidationFn(Protocol):
 
 @dataclass
 class ValidationTaskConfig:
-    """One validation; passed to ``report(validation=...)``, or as the default of a trainer.
+    """The settings of a validation; passed to ``report(validation=...)``, or as the default of a trainer.
 
     Attributes:
         fn_kwargs: Further arguments of the function. They can be stored as JSON.

@@ -24,7 +24,7 @@ from heliostat.tune.schedulers import (
 )
 from heliostat.tune.tuner import Tuner
 
-# They pause trials, or give them other configurations: only a search that runs its trials can do that.
+# Schedulers that pause trials or change configurations: only a search that runs its trials can do that.
 _RUN_TRIALS = (
     HyperBandScheduler,
     PopulationBasedTraining,

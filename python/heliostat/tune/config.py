@@ -1,4 +1,4 @@
-"""How a search is run, and where its files go."""
+"""Settings of a search: its run, and the place of its files."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def said(value: object, default: object = None) -> Any:
 
 @dataclass
 class RunConfig:
-    """Where a search keeps its files, when trials end, what happens on failures.
+    """The settings of a search's run: storage, the end of trials, failures.
 
     Attributes:
         name: Of the search and its folder. Default: the trainable's name and the time.

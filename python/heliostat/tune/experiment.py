@@ -35,7 +35,7 @@ class NoTrainable(TuneError, TypeError):
 
 
 class Experiment:
-    """One search of several that run after each other.
+    """A search of several that run after each other.
 
     Args:
         name: Of the search and its folder.
@@ -73,7 +73,7 @@ class Experiment:
         3
     """
 
-    # What callbacks are told of it.
+    # The experiment as callbacks are told of it.
     PUBLIC_KEYS = frozenset(("stop", "num_samples", "time_budget_s"))
 
     def __init__(
@@ -125,7 +125,7 @@ class Experiment:
             name or f"{self.get_trainable_name(run)}_{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"
         )
         self.run = run
-        # What tune.run takes besides.
+        # Further arguments of tune.run.
         self.arguments: dict[str, Any] = {
             "stop": stop,
             "time_budget_s": time_budget_s,
@@ -192,7 +192,7 @@ class Experiment:
 
     @property
     def public_spec(self) -> dict[str, object]:
-        """Its "stop" (empty where that is not a dict), "num_samples" and "time_budget_s"."""
+        """The experiment's "stop" (empty where that is not a dict), "num_samples" and "time_budget_s"."""
         stop = self.arguments["stop"]
         return {
             "stop": stop if isinstance(stop, Mapping) else {},

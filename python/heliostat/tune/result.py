@@ -35,10 +35,10 @@ EXPR_RESULT_FILE, EXPR_PROGRESS_FILE = "result.json", "progress.csv"
 EXPR_ERROR_FILE, EXPR_ERROR_PICKLE_FILE = "error.txt", "error.pkl"
 DEFAULT_EXPERIMENT_NAME = "default"
 
-# What is shown of a trial where nobody says.
+# Columns of a trial that are shown by default.
 DEFAULT_EXPERIMENT_INFO_KEYS = ("trainable_name", EXPERIMENT_TAG, TRIAL_ID)
 DEFAULT_RESULT_KEYS = (TRAINING_ITERATION, TIME_TOTAL_S, MEAN_ACCURACY, MEAN_LOSS)
 
-# What says where and when a result was made, and what is added to each.
+# Keys that say where and when a result was made, and others added to each.
 DEBUG_METRICS = (TRIAL_ID, "experiment_id", "date", TIMESTAMP, PID, HOSTNAME, NODE_IP, CONFIG)
 AUTO_RESULT_KEYS = ADDED_BY_TUNE

@@ -106,12 +106,12 @@ class ResultGrid:
 
     @property
     def num_errors(self) -> int:
-        """How many trials failed."""
+        """The number of trials that failed."""
         return sum(trial.status == ERROR for trial in self._trials)
 
     @property
     def num_terminated(self) -> int:
-        """How many trials ended well."""
+        """The number of trials that ended without an error."""
         return sum(trial.status == TERMINATED for trial in self._trials)
 
     def __len__(self) -> int:

@@ -56,7 +56,7 @@ class ToldSearch(Callback):
 
     @property
     def started_at(self) -> float:
-        """When the search began, in seconds since 1970."""
+        """The time at which the search began, in seconds since 1970."""
         return self._told.started_at
 
     def curves(self) -> dict[str, list[tuple[float, float]]]:

@@ -200,7 +200,7 @@ class Tuner:
             told.end(search.get_trials(), "FAILED")
             self._leave_page(told, search, "FAILED", f"{type(error).__name__}: {error}")
             _end_early(callbacks, search)
-            # What the disk or the storage says is known already, or less than this.
+            # The state on the disk or in the storage is known already, or is older than this.
             with contextlib.suppress(OSError, TuneError):
                 store.close(is_complete=False)
             if isinstance(error, TuneError):
@@ -266,7 +266,7 @@ class Tuner:
             raise
 
     def _progress(self, metric: str | None, mode: str | None, total: int | None) -> Progress:
-        """What prints the state of the search: the user's reporter, or Tune's own lines."""
+        """Return the printer of the search's state: the user's reporter, or Tune's own lines."""
         verbose = 1 if self._run.verbose is None else int(self._run.verbose)
         if self._run.progress_reporter is not None and verbose:
             return Reported(self._run.progress_reporter, metric, mode, total)
@@ -702,7 +702,7 @@ def _end_early(callbacks: CallbackList, search: Search) -> None:
 
 
 def _count(samples: int | None) -> int:
-    """How many samples callbacks are told of; those without end are a number that is never reached."""
+    """The number of samples that callbacks are told of; without end: a number that is never reached."""
     return sys.maxsize if samples is None or samples < 0 else samples
 
 

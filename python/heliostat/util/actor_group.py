@@ -42,7 +42,7 @@ class ActorWrapper:
 
 @dataclass
 class ActorConfig:
-    """How the actors of a group are made.
+    """The options of the actors of a group.
 
     Args:
         num_cpus: CPUs that each holds.

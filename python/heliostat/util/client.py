@@ -45,7 +45,7 @@ ray = RayAPIStub()
 
 
 def num_connected_contexts() -> int:
-    """How many connections this process has as a driver outside a cluster.
+    """The number of this process's connections as a driver outside a cluster.
 
     Examples:
         >>> from ray.util.client import num_connected_contexts

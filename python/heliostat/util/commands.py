@@ -15,7 +15,7 @@ from heliostat.core.platform import settings
 
 # Columns of a table that give way are made no narrower than this.
 _NARROW = 8
-# Of a text that is cut at most so many columns of its end are kept.
+# Columns at most that are kept of the end of a text that is cut.
 _TAIL = 16
 
 # Errors that say what is wrong with what a command was asked for, or with the cluster.
@@ -43,7 +43,7 @@ def terminal_width() -> int | None:
 
 
 def width_of(text: str) -> int:
-    """How many columns of a terminal a text takes: signs of East Asia take two, accents none."""
+    """The number of columns of a terminal that a text takes: signs of East Asia take two, accents none."""
     if text.isascii():
         return len(text)
     return sum(

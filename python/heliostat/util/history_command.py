@@ -100,7 +100,7 @@ class Copy:
     def __init__(self, folder: Path, store: Store) -> None:
         self._folder = folder
         self._store = store
-        # What was copied of the file that is written now: its name, and how many bytes.
+        # The copied part of the file that is written now: its name, and its bytes.
         self._name = ""
         self._bytes = 0
         self._complete: set[str] = set()

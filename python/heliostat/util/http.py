@@ -78,7 +78,7 @@ class Server:
         headers: Mapping[str, str] | None = None,
         timeout: float = ANSWER_S_MAX,
     ) -> Answer:
-        """One request.
+        """Make a request.
 
         Raises ``ConnectionError`` when nothing answers within ``timeout`` seconds, and
         ``AuthenticationError`` when the token is missing or wrong.
@@ -100,7 +100,7 @@ class Server:
 
     @contextlib.contextmanager
     def streamed(self, path: str, timeout: float | None) -> Iterator[http.client.HTTPResponse]:
-        """One request whose answer is read as it comes; ``timeout``: how long it may be silent.
+        """Make a request and read its answer as it comes; ``timeout``: the longest silence.
 
         Raises as :meth:`ask` does.
         """
@@ -195,7 +195,7 @@ def _trust(verify: str | bool) -> ssl.SSLContext:
         context = ssl.create_default_context()
         files = encryption.files()
         if files:
-            # That of the cluster, besides those of the system.
+            # The cluster's authority, besides those of the system.
             context.load_verify_locations(files.authority)
         return context
     if os.path.isdir(verify):

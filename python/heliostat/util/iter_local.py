@@ -399,7 +399,7 @@ def _with_source(item: Any) -> tuple[Any, Any]:
 
 
 class _Copies:
-    """One iterator, and what each of its copies has yet to take."""
+    """An iterator, and the items that each of its copies has yet to take."""
 
     def __init__(self, parent: LocalIterator[Any], number: int) -> None:
         self._parent = parent
@@ -444,7 +444,7 @@ def _united(
 
 
 def _turns(weight: float | str) -> int:
-    """How many items a weight is worth this time."""
+    """The number of items that a weight is worth this time."""
     if isinstance(weight, str):
         return _PULL_MAX
     whole = int(weight)

@@ -10,7 +10,7 @@ __all__ = ["MetricsContext", "SharedMetrics"]
 
 
 class _Timer:
-    """How often and how long, in seconds, ``with timer:`` was inside."""
+    """The number of times that ``with timer:`` was entered, and the seconds inside."""
 
     def __init__(self) -> None:
         self.count = 0

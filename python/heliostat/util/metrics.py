@@ -198,7 +198,7 @@ class Gauge(Metric):
 
 
 class Histogram(Metric):
-    """How often values fall between boundaries.
+    """Counts of the values between boundaries.
 
     Args:
         name: Letters, digits, ``_`` and ``:``; it begins with no digit, else a warning says that the

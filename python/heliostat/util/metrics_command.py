@@ -158,7 +158,7 @@ def _running(folder: Path) -> int | None:
     """The Prometheus that was started with this folder, where it still runs."""
     try:
         pid = int((folder / "pid").read_text())
-        # Its number may be another process's by now.
+        # The process's number may be another one's by now.
         line = Path(f"/proc/{pid}/cmdline").read_bytes()
     except (OSError, ValueError):
         return None

@@ -18,7 +18,7 @@ def model_fields(declared: type[Any], /, **other: Any) -> dict[str, Any]:
     """
     named = dataclasses.fields(declared)
     annotations = {field.name: field.type for field in named}
-    # Of the fields alone: Python 3.10 does not evaluate an `InitVar`.
+    # Types of the fields alone: Python 3.10 does not evaluate an `InitVar`.
     stub = type("_Fields", (), {"__annotations__": annotations, "__module__": declared.__module__})
     hints = get_type_hints(stub)
     made = {field.name: (hints[field.name], _default(field)) for field in named}

@@ -69,12 +69,12 @@ class Queue:
         return self.size()
 
     def size(self) -> int:
-        """How many items it holds."""
+        """The number of items in the queue."""
         found: int = heliostat.get(self.actor.qsize.remote())
         return found
 
     def qsize(self) -> int:
-        """How many items it holds."""
+        """The number of items in the queue."""
         return self.size()
 
     def empty(self) -> bool:

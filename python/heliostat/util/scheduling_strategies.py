@@ -1,4 +1,4 @@
-"""Where tasks and actors go."""
+"""Strategies of the placement of tasks and actors."""
 
 from __future__ import annotations
 

@@ -27,9 +27,13 @@ const EMPTY: &str = "a all an and another any anybody anything are as asks both 
 const HEADLESS: [&str; 9] =
     ["It", "They", "Those", "What", "Whatever", "Which", "Who", "Whoever", "Whose"];
 
+/// Further words with which no docstring of Python begins: "The number of rows.", not "How many rows there are."
+const HEADLESS_IN_PYTHON: [&str; 6] = ["How", "Its", "Of", "One", "When", "Where"];
+
 pub(super) fn check(sources: &[Source]) -> Vec<String> {
     let mut problems = empty_docs(sources);
     problems.extend(headless_docs(sources));
+    problems.extend(headless_docstrings(sources));
     let code = |source: &&Source| !source.is("md") && !source.path.ends_with("tidy/words.rs");
     for source in sources.iter().filter(code) {
         for (line, number) in source.text.lines().zip(1..) {
@@ -103,6 +107,32 @@ fn headless_docs(sources: &[Source]) -> Vec<String> {
                 problems.push(format!("{at}: a doc comment begins with `{first}`: name the thing"));
             }
             before = mark;
+        }
+    }
+    problems
+}
+
+/// Docstrings of the package, and of the helpers of tests, that begin with a word of [`HEADLESS`] or
+/// [`HEADLESS_IN_PYTHON`].
+fn headless_docstrings(sources: &[Source]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let is_read = |source: &&Source| {
+        let is_ours = ["python/", "tests/helpers/"].iter().any(|at| source.path.starts_with(at));
+        is_ours && (source.is("py") || source.is("pyi"))
+    };
+    for source in sources.iter().filter(is_read) {
+        let mut is_head = true; // of the module, or the line before begins a block
+        for (line, number) in source.text.lines().map(str::trim).zip(1..) {
+            let text = line.trim_start_matches('r').strip_prefix("\"\"\"").filter(|_| is_head);
+            let first = text.and_then(|text| text.split(|c: char| !c.is_ascii_alphabetic()).next());
+            let banned = |word: &&str| HEADLESS.contains(word) || HEADLESS_IN_PYTHON.contains(word);
+            if let Some(first) = first.filter(banned) {
+                let at = format!("{}:{number}", source.path);
+                problems.push(format!("{at}: a docstring begins with `{first}`: name the thing"));
+            }
+            if !line.is_empty() && !line.starts_with('#') {
+                is_head = line.ends_with(':');
+            }
         }
     }
     problems
@@ -184,6 +214,17 @@ mod tests {
         assert_eq!(problems("/// It has ended,\n/// long ago.\nEnded,\n"), 1);
         assert_eq!(problems("/// The number of nodes:\n/// Those that live.\nn: u8,\n"), 0);
         assert_eq!(problems("/// Items of a stream.\nitems: u8,\n// It is checked.\n"), 0);
+    }
+
+    #[test]
+    fn a_docstring_begins_with_its_thing() {
+        let of = |path: &str, text: &str| check(&[source(path, text)]).len();
+        let text = "\"\"\"How a run is seen.\"\"\"\n\ndef rows() -> int:\n    \"\"\"One for each.\"\"\"\n";
+        assert_eq!(of("python/heliostat/a.py", text), 2);
+        assert_eq!(of("tests/helpers/a.py", text), 2);
+        assert_eq!(of("tests/api/test_a.py", text), 0);
+        let fine = "\"\"\"Views of a run.\n\nWhere none is, it is plain.\n\"\"\"\nTEXT = (\n    \"\"\"It is.\"\"\"\n)\n";
+        assert_eq!(of("python/heliostat/a.py", fine), 0);
     }
 
     #[test]

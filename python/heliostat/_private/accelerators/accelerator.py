@@ -24,7 +24,7 @@ class AcceleratorManager(abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def get_current_node_num_accelerators() -> int:
-        """How many there are on this machine."""
+        """Return the number of accelerators of this machine."""
 
     @staticmethod
     @abc.abstractmethod
@@ -58,7 +58,7 @@ class AcceleratorManager(abc.ABC):
 
     @staticmethod
     def get_ec2_instance_num_accelerators(instance_type: str, instances: Any) -> int | None:
-        """How many a type of Amazon's machines has; None where that is not known."""
+        """Return the number of accelerators of a type of Amazon's machines; None if unknown."""
         return None
 
     @staticmethod

@@ -18,9 +18,9 @@ class _Kind(AcceleratorManager):
 
     _resource: ClassVar[str]
     _variable: ClassVar[str]
-    # Of Ray's variables, the one by which workers are shown all devices.
+    # Ray's variable by which workers are shown all devices.
     _leave_alone: ClassVar[str]
-    # Of a device's name in the variable.
+    # The form of a device's name in the variable.
     _prefix: ClassVar[str] = ""
 
     @classmethod
@@ -33,7 +33,7 @@ class _Kind(AcceleratorManager):
 
     @classmethod
     def get_current_node_num_accelerators(cls) -> int:
-        """How many there are: GPUs on this machine; of others, which nodes do not look for, those it sees."""
+        """Return the number of this machine's GPUs; of kinds that nodes do not look for, those it sees."""
         gpus = _heliostat.gpu_counts()
         if cls._variable in gpus:
             return gpus[cls._variable]

@@ -14,7 +14,7 @@ _FOLDER = "~/.heliostat/clusters"
 
 
 def log_file(cluster_name: str) -> str:
-    """Its log on the head."""
+    """The program's log on the head."""
     return f"{_FOLDER}/{cluster_name}.autoscaler.log"
 
 
@@ -26,7 +26,7 @@ def start(head: Remote, config: Config, provider: CloudProvider, say: Say) -> No
     """Start it on the head, in place of one that runs there. Raises ``RemoteError``."""
     name = config.cluster_name
     told = provider.cloud.told_on_head()
-    # They are on the head by now, and go from there to the others, as those that it has for them do.
+    # The files are on the head by now, and go from there to the others, as the head's own for them do.
     mounts = {remote: remote for remote in config.file_mounts}
     told["file_mounts"] = mounts | {path: path for path in config.cluster_synced_files}
     told.pop("cluster_synced_files", None)
@@ -37,7 +37,7 @@ def start(head: Remote, config: Config, provider: CloudProvider, say: Say) -> No
         # The tool copies the mode, too: nobody else reads it there.
         head.copy_to(access.private_key, key)
     with tempfile.NamedTemporaryFile("w", prefix="heliostat-", suffix=".yaml") as kept:
-        # What YAML reads, too.
+        # JSON, which YAML reads, too.
         json.dump(told, kept, default=str)
         kept.flush()
         head.copy_to(Path(kept.name), _file(name))

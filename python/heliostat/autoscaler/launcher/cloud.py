@@ -134,7 +134,7 @@ class CloudProvider:
         return self.addressed(made)
 
     def addressed(self, machine: str) -> Host:
-        """That machine, as soon as it has an address. Raises ``CloudError`` where it gets none."""
+        """Wait until the machine has an address, and return it. Raises ``CloudError`` where it gets none."""
         until = self._now() + ADDRESS_S
         while True:
             found = {one.id: one for one in self.cloud.machines()}

@@ -61,7 +61,7 @@ class Cluster:
     # --- its machines
 
     def head(self) -> Remote:
-        """Its head. Raises ``ClusterError`` where there is none."""
+        """The cluster's head. Raises ``ClusterError`` where there is none."""
         host = self.provider.head()
         if host is None:
             raise ClusterError(
@@ -214,7 +214,7 @@ class Cluster:
         head = provider.head()
         goes_on = workers_only or keep_min
         if head is not None and not goes_on:
-            # What would make new ones ends first.
+            # The autoscaler, which would make new machines, ends first.
             remote = self._remote(head)
             try:
                 beside_head.stop(remote, self.config)

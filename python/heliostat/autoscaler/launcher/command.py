@@ -23,7 +23,7 @@ _LINES = 100
 def main(arguments: Sequence[str], program: str) -> int:
     """Do what is asked for; the exit code."""
     name, *given = arguments
-    # What stands behind `--` is a script's own.
+    # Arguments behind `--` are a script's own.
     own = given.index("--") if name == "submit" and "--" in given else len(given)
     options = _parser(name, program).parse_intermixed_args(given[:own])
     if name == "submit":

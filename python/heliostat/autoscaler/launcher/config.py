@@ -30,9 +30,9 @@ _COMMANDS = (
     "head_start_ray_commands",
     "worker_start_ray_commands",
 )
-# Who has machines: `providers.py` knows each.
+# Kinds of providers: `providers.py` knows each.
 PROVIDER_TYPES = ("aws", "local")
-# What says how a cloud's machines come and go: a list of machines has no use for it.
+# Fields for the machines of a cloud, which come and go: a list of machines has no use for it.
 _GROWTH = ("idle_timeout_minutes", "upscaling_speed")
 _KEYS = (
     "cluster_name",
@@ -69,7 +69,7 @@ WORKER_START = ("ray stop", "ray start --address=$RAY_HEAD_IP:6379")
 
 @dataclass(frozen=True)
 class Auth:
-    """How ssh gets in. ``user``, ``private_key``: ``None`` leaves it to ssh and its own configuration."""
+    """The login of ssh. ``user``, ``private_key``: ``None`` leaves it to ssh and its own configuration."""
 
     user: str | None = None
     private_key: Path | None = None

@@ -33,7 +33,7 @@ _LABEL = "heliostat"
 
 @dataclass(frozen=True)
 class Container:
-    """One machine's container. ``program``: `docker`, or `podman`; ``options``: further ones of its `run`."""
+    """A machine's container. ``program``: `docker`, or `podman`; ``options``: further ones of its `run`."""
 
     program: str
     name: str

@@ -114,7 +114,7 @@ class Growing:
         return self._config.idle_timeout_s
 
     def more_max(self) -> int | None:
-        """How many more machines ``max_workers`` and ``upscaling_speed`` allow."""
+        """The number of further machines that ``max_workers`` and ``upscaling_speed`` allow."""
         with self._lock:
             has = len(self._kept) + self._under_way.total()
             coming = self._under_way.total() + sum(one.well_at == 0 for one in self._kept.values())
@@ -161,7 +161,7 @@ class Growing:
                     del self._kept[name]
             new = [one for one in found.values() if self._is_new(one)]
             for one in new:
-                # Its node is there, or comes by itself: else it is set up again.
+                # The machine's node is there, or comes by itself: else the machine is set up again.
                 self._kept[one.id] = _Kept(Instance(one.id, one.kind), now, well_at=now)
 
     def _is_new(self, one: CloudMachine) -> bool:
@@ -244,7 +244,7 @@ class Growing:
         except OSError as error:
             logger.warning("%s: not ended: %s", ", ".join(ids), error)
             with self._lock:
-                # They are found again, and ended when they are idle.
+                # The machines are found again, and ended when they are idle.
                 for name in ids:
                     self._ending.pop(name, None)
 

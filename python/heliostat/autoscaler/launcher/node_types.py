@@ -23,7 +23,7 @@ WORKERS_MAX = 2
 
 @dataclass(frozen=True)
 class NodeType:
-    """One kind. ``node_config``: what its cloud takes; ``resources``: the file's, before the machine's.
+    """A kind of machine. ``node_config``: its cloud's settings; ``resources``: those of the file.
 
     ``least`` and ``most`` bound how many workers of it there are. ``setup_commands``: ``None`` stands for the
     cluster's ``worker_setup_commands``.

@@ -42,7 +42,7 @@ class Provider(Protocol):
     """The parts of the file that cannot be had, a sentence each."""
 
     def auth(self) -> Auth:
-        """How ssh gets in."""
+        """The login of ssh."""
 
     def env_of(self, host: Host) -> Mapping[str, str]:
         """Variables of all commands on that machine."""
@@ -191,7 +191,7 @@ def provider_of(config: Config) -> Provider:
 
 
 def folder() -> Path:
-    """Where this user's clusters are kept; made if need be, for nobody else to read."""
+    """The folder of this user's clusters; made if need be, for nobody else to read."""
     path = Path.home() / ".heliostat" / "clusters"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path

@@ -1,4 +1,4 @@
-"""One machine that ssh reaches: commands run there, files copied there and back."""
+"""A machine that ssh reaches: commands run there, files copied there and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from heliostat.autoscaler.launcher.providers import Host
 
 # How long ssh tries to connect, in seconds.
 CONNECT_S = 15
-# What ssh itself ends with when it could not connect.
+# The exit code of ssh itself when it could not connect.
 _SSH_FAILED = 255
 # Runs `$0` as in a login. An interactive bash complains where it has no terminal: that goes nowhere, and what
 # it runs has its standard error again.
@@ -237,7 +237,7 @@ class Remote:
             raise RemoteError(f"{self.host.address}: rsync failed: {first}", done.returncode)
 
 
-# What a container's shell runs to hand out a file or a folder, and to take a file as rsync would.
+# Commands of a container's shell that hand out a file or a folder, and take a file as rsync would.
 _PACK = 'place={place}; cd "$(dirname "$place")" && tar -c "$(basename "$place")"'
 _WRITE = (
     'mkdir -p {parent} && place={place} && if [ -d "$place" ]; then place="$place"/{name}; fi && '
@@ -246,7 +246,7 @@ _WRITE = (
 
 
 def _stage(container: Container, path: str) -> str:
-    """Where a machine keeps what goes to that path of its container, or comes from there."""
+    """The folder of a machine for files on their way to or from a path of its container."""
     digest = hashlib.sha256(path.rstrip("/").encode()).hexdigest()[:16]
     return f"~/.heliostat/containers/{container.name}/{digest}"
 

@@ -183,7 +183,7 @@ class _Group:
             task.cancel()
             steps = cast("Coroutine[Any, Any, None]", task.get_coro())
             if inspect.getcoroutinestate(steps) == inspect.CORO_CREATED:
-                # Its first step has not come, and will not come to what answers the call.
+                # The coroutine has not begun, and will not come to the code that answers the call.
                 close = getattr(awaited, "close", None)  # of a coroutine, or what stands for one
                 if close is not None:
                     close()

@@ -141,13 +141,13 @@ def waiters() -> _Waiters:
 
 
 def forget(epoch: int) -> None:
-    """That session is over."""
+    """Forget the waiters of a session that is over."""
     with _waiters_lock:
         _waiters.pop(epoch, None)
 
 
 def serve_on(loop: asyncio.AbstractEventLoop, look: Callable[[], None]) -> None:
-    """That loop reads the mark itself, and calls :meth:`_Waiters.hand_out` each time."""
+    """Note that the loop reads the mark itself, and calls :meth:`_Waiters.hand_out` each time."""
     global _served
     _served = loop, look
 

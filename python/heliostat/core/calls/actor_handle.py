@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Given = tuple[tuple[str, Any], ...]
 """Options as they were given: (keyword, value) of each."""
 
-# What calls take from the options of the actor.
+# Options of the actor that its calls take over.
 OF_CALLS = (
     "max_task_retries",
     "max_pending_calls",
@@ -34,7 +34,7 @@ OF_CALLS = (
 
 
 class Method(NamedTuple):
-    """One method, as callers see it."""
+    """A method of an actor, as callers see it."""
 
     name: str
     parameters: signature.Parameters | None

@@ -41,7 +41,7 @@ class DAGInputData:
 
 
 class _Execution:
-    """One run: what was given, and what the nodes have become so far."""
+    """A run of a graph: its input, and the results of its nodes so far."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.args, self.kwargs = args, dict(kwargs)

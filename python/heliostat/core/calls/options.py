@@ -31,7 +31,7 @@ Types = type | tuple[type, ...]
 
 @dataclass(frozen=True)
 class Option:
-    """One keyword: the types it takes, what more it must be, and whether ``.options()`` takes it."""
+    """A keyword: its types, a further check of its value, and whether ``.options()`` takes it."""
 
     types: Types | None = None
     check: Check | None = None

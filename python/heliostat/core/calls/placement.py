@@ -74,7 +74,7 @@ class PlacementGroup:
 
     @property
     def bundle_count(self) -> int:
-        """How many bundles there are."""
+        """The number of bundles."""
         return len(self.bundle_specs)
 
     def ready(self) -> ObjectRef:

@@ -1,4 +1,4 @@
-"""Where tasks and actors go: the strategies users name, and what the runtime takes for them."""
+"""Placement of tasks and actors: the strategies users name, and the runtime's form of them."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def placement_of(
     needs: Mapping[str, Mapping[str, float]],
     name: str,
 ) -> _heliostat.Placement:
-    """Where what has these options goes. Raises ``ValueError``.
+    """The placement of a call with these options. Raises ``ValueError``.
 
     ``needs``: what the call needs, by what for (``"run"``, ``"start"``); ``name``: for messages.
     """
@@ -341,7 +341,7 @@ def _by_label(strategy: NodeLabelSchedulingStrategy) -> PlacementKeywords:
     soft = [(key, _selector(operator)) for key, operator in strategy.soft.items()]
     if not soft:
         return {"labels": hard}
-    # What is only wished for is given up when no node has it.
+    # Labels that are only wished for are given up when no node has it.
     return {"labels": [*hard, *soft], "fallbacks": [hard]}
 
 

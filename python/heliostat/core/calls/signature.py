@@ -22,7 +22,7 @@ _KINDS = {
         inspect.Parameter.VAR_KEYWORD,
     )
 }
-# What is known of a remote function and of an actor's method without looking at their code, as on Ray.
+# Facts of a remote function and of an actor's method that need no look at their code, as on Ray.
 ANY = inspect.Signature(
     [
         inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),

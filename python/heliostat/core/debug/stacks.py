@@ -27,13 +27,13 @@ _DUMP = signal.SIGRTMIN + 8 if hasattr(signal, "SIGRTMIN") else None
 _MEMORY = "heliostat-stacks"
 _LINK = f"/memfd:{_MEMORY} (deleted)"
 _END = "\x01:end-of-stacks:\n"
-# What is wanted other than stacks stands behind this in the memory.
+# The mark in the memory before a request for something other than stacks.
 _REQUEST, _REQUEST_MAX = "\x02", 200
 # How long the handler may take, and then `faulthandler`; how often is looked; when its text is complete.
 _ANSWER_S, _DUMP_S, _LOOK_S, _COMPLETE_S = 3.0, 2.0, 0.02, 0.1
 # So many workers are asked at a time.
 _AT_A_TIME = 32
-# What one worker tells: characters, and coroutines.
+# Limits of one worker's answer: characters, and coroutines.
 _CHARACTERS_MAX, _COROUTINES_MAX = 1 << 20, 100
 
 _CORE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -282,7 +282,7 @@ def _parent_shares(pid: int) -> bool:
 
 
 def _memory(pid: int) -> str | None:
-    """Where a worker's memory for stacks can be opened; ``None`` for other processes, and those of others."""
+    """The path of a worker's memory for stacks; ``None`` for other processes, and for other users' ones."""
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):

@@ -81,7 +81,7 @@ def _knows(connection: socket.socket, secret: str) -> bool:
 
 
 class _Session(pdb.Pdb):
-    """One client. When it leaves, in whatever way, the call goes on as if there had been no breakpoint."""
+    """A client's connection. When it ends, in whatever way, the call goes on as without a breakpoint."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection: socket.socket | None = connection

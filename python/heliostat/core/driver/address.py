@@ -59,7 +59,7 @@ def connect_to(address: str, temp_dir: Path) -> NodeAddress:
     if found is not None:
         return found
     if _listens(match["host"].strip("[]"), int(match["port"])):
-        # Its session may lie in another folder; the cluster knows in which.
+        # The session may lie in another folder; the cluster knows in which.
         return daemon.locate(address)
     raise ConnectionError(
         f"Failed to connect to Ray cluster at {address}: nothing answers there. "

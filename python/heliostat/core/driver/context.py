@@ -29,7 +29,7 @@ class BaseContext:
         self.disconnect()
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it."""
+        """The context as a notebook shows it."""
         from html import escape
 
         from heliostat.core.platform.notebooks import table

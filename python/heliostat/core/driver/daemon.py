@@ -130,7 +130,7 @@ class Daemon:
 
     @property
     def log(self) -> Path:
-        """Its log."""
+        """The daemon's log."""
         return Path(self.address.session_dir) / "logs" / "node.log"
 
     def is_alive(self) -> bool:
@@ -183,7 +183,7 @@ def start(
     """
     name = session_name()
     reader, writer = os.pipe()
-    # What it says until it is ready; from then on it writes to its own log files.
+    # The daemon's output until it is ready; from then on it writes to its own log files.
     said = os.memfd_create("heliostat-daemon")
     ready = ["--session-name", name, "--ready-fd", str(writer)]
     environment = {
@@ -212,7 +212,7 @@ def start(
         except BaseException:
             process.kill()
             process.wait()
-            # It never served anybody; all that it knew is in the error.
+            # The daemon never served anybody; all that it knew is in the error.
             import shutil
 
             shutil.rmtree(options.temp_dir / name, ignore_errors=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 OBJECT_STORE_BYTES_MIN = 75 << 20
 DASHBOARD_PORT = 8265
-# Of one resource of a node, as on Ray.
+# The largest amount of a resource of a node, as on Ray.
 QUANTITY_MAX = 1e14
 
 # Keywords beside the documented ones: those that a daemon takes, those that would change something

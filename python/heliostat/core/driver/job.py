@@ -128,7 +128,7 @@ class JobConfig:
         return self._default_actor_lifetime
 
     def code(self) -> Code:
-        """Where the job's workers find the driver's code."""
+        """The places at which the job's workers find the driver's code."""
         return driver_code(self.code_search_path, bool(self.runtime_env.get("working_dir")))
 
     @classmethod
@@ -153,7 +153,7 @@ class JobConfig:
 
 @dataclass(frozen=True)
 class Code:
-    """Where workers find the driver's code."""
+    """The places at which workers find the driver's code."""
 
     sys_path: tuple[str, ...]
     cwd: str

@@ -122,7 +122,7 @@ def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:
     ready = holder.ready.remote()
     while not api.wait([ready], timeout=_LOOK_S)[0]:
         why = _heliostat.why(holder._actor_id.binary(), _LOOK_S)
-        # It begins with the name of an actor that the user did not make.
+        # The line begins with the name of an actor that the user did not make.
         reason = why.partition(" is not there yet: ")[2] or why
         _say(why=f"The job waits for the resources of its entry point: {reason}")
     _say(begun=True)
@@ -145,7 +145,7 @@ def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:
     return code
 
 
-# What has been said so far.
+# The log so far.
 _said: dict[str, Any] = {}
 
 

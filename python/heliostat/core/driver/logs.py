@@ -43,7 +43,7 @@ def _bars() -> Bars | None:
 
 
 class Line(NamedTuple):
-    """One line of a worker."""
+    """A line that a worker printed."""
 
     pid: int
     host: str
@@ -133,7 +133,7 @@ class Folder:
                 hint = "" if self._hinted else _HINT
                 self._hinted = True
                 text = f"{text} [repeated {seen.count}x across cluster]{hint}"
-                # It goes on where it left off, so that a steady stream stays folded.
+                # The count goes on where it left off, so that a steady stream stays folded.
                 self._seen[key] = (
                     _Seen(now + self.window_s, seen.sources) if not everything else seen
                 )
@@ -225,7 +225,7 @@ class LogPrinter:
 
 
 def _write(stream: TextIO | None, prefix: str, colour: int | None, text: str) -> None:
-    """One line in one write, so that those of several threads do not mix."""
+    """Write a line at once, so that those of several threads do not mix."""
     if stream is None:
         return
     try:

@@ -16,7 +16,7 @@ from typing import Any
 
 from heliostat.core.driver.logs import BAR
 
-# What marks a line of a bar; the reader of lines looks for it without this module.
+# The mark of a line of a bar; the reader of lines looks for it without this module.
 MAGIC = BAR
 
 logger = logging.getLogger("heliostat")

@@ -42,7 +42,7 @@ def check(given: Mapping[str, Any] | None) -> dict[str, Any]:
     from heliostat.core.platform.spelling import did_you_mean
 
     for name, value in given.items():
-        # What asks for something that is not done here is refused, as in the environment.
+        # A setting that asks for something not done here is refused, as in the environment.
         if name not in ACTING:
             _heliostat.check_settings({f"RAY_{name}": str(value)})
         if name not in ACTING and name not in IDLE:
@@ -114,7 +114,7 @@ def environment(given: Mapping[str, Any]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def set_for_this_process(variables: Mapping[str, str]) -> Iterator[None]:
-    """This process reads some of them while it connects."""
+    """Set those that this process reads itself while it connects."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -168,7 +168,7 @@ _IDLE: dict[str, str] = {
     "free_objects_batch_size": "objects are freed as soon as nobody holds them",
     "local_gc_interval_s": "objects are freed as soon as nobody holds them",
     "high_plasma_storage_usage": "objects are freed as soon as nobody holds them",
-    # Who is alive.
+    # Detection of deaths.
     "num_heartbeats_timeout": "health_check_failure_threshold says it",
     "raylet_heartbeat_period_milliseconds": "health_check_period_ms says it",
     "raylet_death_check_interval_milliseconds": "workers notice at once by their connection",
@@ -191,7 +191,7 @@ _IDLE: dict[str, str] = {
     "scheduler_top_k_absolute": "a call runs here while there is room, else elsewhere",
     "max_pending_lease_requests_per_scheduling_category": "requests follow the queue",
     "locality_aware_leasing_enabled": "calls go to their large arguments",
-    # What is seen from outside.
+    # Observation from outside.
     "event_stats": _METRICS,
     "event_stats_print_interval_ms": _METRICS,
     "metrics_report_interval_ms": _METRICS,

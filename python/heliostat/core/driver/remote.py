@@ -66,7 +66,7 @@ class ClientContext(BaseContext):
     _context_to_restore: Any = None
     _epoch: int = 0
     _is_beside: bool = False
-    # What the threads that are within `with` had chosen before, each its own.
+    # The contexts that threads within `with` had before, each its own.
     _before: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
     def disconnect(self) -> None:
@@ -89,7 +89,7 @@ class ClientContext(BaseContext):
 
 
 def context(of: session.Session) -> ClientContext:
-    """That of a session."""
+    """The context of a session."""
     return ClientContext(
         dashboard_url=of.address.webui_url,
         python_version=platform.python_version(),

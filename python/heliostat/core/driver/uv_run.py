@@ -29,7 +29,7 @@ _FLAGS = frozenset(
     --verbose -U -n -q -v
     """.split()  # noqa: SIM905 - a list of words would be a line for each
 )
-# What follows these is the program.
+# Options of `uv run` behind which the program follows.
 _PROGRAM = ("-m", "--module", "-s", "--script", "--")
 
 # Prints what the interpreter of `uv run` is, where its packages lie, and the variables that lead to it.

@@ -13,7 +13,7 @@ F = TypeVar("F")
 
 
 class AnnotationType(Enum):
-    """How stable a name is.
+    """The stability of a public name.
 
     Examples:
         >>> from ray.util.annotations import AnnotationType, PublicAPI

@@ -19,7 +19,7 @@ SESSION_FILE = "auth_token"  # in a session's folder; its daemon puts it there
 
 
 def token_file() -> Path:
-    """Where this user's token lies."""
+    """The file of this user's token."""
     named = settings.text("AUTH_TOKEN_PATH")
     return Path(named).expanduser() if named else Path.home() / ".heliostat" / "auth_token"
 

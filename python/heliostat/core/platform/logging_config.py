@@ -1,4 +1,4 @@
-"""How the loggers of drivers and workers write."""
+"""The format and level of the loggers of drivers and workers."""
 
 from __future__ import annotations
 

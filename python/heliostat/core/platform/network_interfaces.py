@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import MutableMapping
 
-# What asks the kernel for the IPv4 address of an interface: netdevice(7).
+# ioctl number for the IPv4 address of an interface: netdevice(7).
 _SIOCGIFADDR = 0x8915
 _IPV6_TABLE = "/proc/net/if_inet6"
 

@@ -389,7 +389,7 @@ def _recycle(view: Path, draft: Path) -> bool:
 def _folder_name(uri: str, field: str) -> str:
     if remote_files.scheme(uri) == PACKAGE:
         return _stem(uri.partition("://")[2])
-    # Of one archive a module and a folder to work in may lie apart, see `_content`.
+    # A module and a working folder of one archive may lie apart, see `_content`.
     return f"_uri_{_hash(f'{field} {uri}')}"
 
 

@@ -26,7 +26,7 @@ FIELDS = ("conda", "plugins", "nsight", "_nsight", "rocprof_sys", "container", "
 # Programs that manage conda environments, the quickest first.
 _CONDA = ("micromamba", "mamba", "conda")
 
-# What Ray's plugins do for `"nsight": "default"` and `"rocprof_sys": "default"`.
+# The options of Ray's plugins for `"nsight": "default"` and `"rocprof_sys": "default"`.
 _NSIGHT = {"t": "cuda,cudnn,cublas,nvtx", "o": "worker_process_%p", "stop-on-exit": "true"}
 _ROCPROF = {
     "env": {"ROCPROFSYS_TIME_OUTPUT": "false", "ROCPROFSYS_OUTPUT_PREFIX": "worker_process-%p"},

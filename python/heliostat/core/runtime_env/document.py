@@ -14,7 +14,7 @@ from heliostat import _heliostat
 from heliostat.core.platform import spelling
 from heliostat.core.worker import preparation
 
-# What an environment may say, besides the fields of plugins.
+# Fields of an environment, besides those of plugins.
 FIELDS = (
     "env_vars",
     "working_dir",
@@ -38,11 +38,11 @@ FIELDS = (
     "_inject_current_ray",
 )
 
-# Of these one at most says which interpreter there is.
+# Fields that choose the interpreter: one of them at most is set.
 _ONE_OF = ("pip", "uv", "conda")
 
 
-# What Heliostat itself writes beside them.
+# Fields that Heliostat itself adds.
 _OURS = ("_logging", "_plugins")
 
 _TYPES = (
@@ -57,7 +57,7 @@ _CONFIG = ("setup_timeout_seconds", "eager_install", "log_files")
 
 
 class RuntimeEnvConfig(dict[str, Any]):
-    """How runtime environments are made: the field ``config`` of one.
+    """The field ``config`` of a runtime environment: timeouts and the like.
 
     Args:
         setup_timeout_seconds: Seconds that making one may take. Default 600; -1: without end.
@@ -151,7 +151,7 @@ class RuntimeEnvConfig(dict[str, Any]):
         return cls(**cls._default_config)
 
     def build_proto_runtime_env_config(self) -> RuntimeEnvConfig:
-        """This: there is no other form of it here."""
+        """Return the configuration itself: there is no other form of it here."""
         return self
 
     @classmethod
@@ -311,7 +311,7 @@ class RuntimeEnv(dict[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (dict(self),)
 
-    # What an environment says, by the field.
+    # Methods that give an environment's fields.
 
     def env_vars(self) -> dict[str, str]:
         """The environment variables."""
@@ -399,7 +399,7 @@ class RuntimeEnv(dict[str, Any]):
         return self["container"].get("image", "") if self.has_py_container() else None
 
     def py_container_worker_path(self) -> str | None:
-        """Where the worker's script lies in it, if that is said."""
+        """The path of the worker's script in the container, if given."""
         return self["container"].get("worker_path", "") if self.has_py_container() else None
 
     def py_container_run_options(self) -> list[str] | None:
@@ -411,11 +411,11 @@ class RuntimeEnv(dict[str, Any]):
         return self.get("image_uri") or None
 
     def nsight(self) -> Any:
-        """How NVIDIA's profiler is called, if it is."""
+        """The options of NVIDIA's profiler, if it is used."""
         return self.get("nsight") or self.get("_nsight")
 
     def rocprof_sys(self) -> Any:
-        """How AMD's profiler is called, if it is."""
+        """The options of AMD's profiler, if it is used."""
         return self.get("rocprof_sys")
 
     def worker_process_setup_hook(self) -> Any:

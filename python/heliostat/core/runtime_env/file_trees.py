@@ -40,7 +40,7 @@ class TreeError(RuntimeError):
 
 
 class Extent(NamedTuple):
-    """Where consecutive chunks of a file lie; offset and size in bytes."""
+    """The place of consecutive chunks of a file; offset and size in bytes."""
 
     pack: str
     offset: int
@@ -91,7 +91,7 @@ class _Book:
         return chunks
 
     def place(self, name: str) -> Extent | None:
-        """Where the chunk lies, if a pack of this node has it."""
+        """The place of a chunk, if a pack of this node has it."""
         return self._places.get(name)
 
     def add(self, name: str, place: Extent) -> None:

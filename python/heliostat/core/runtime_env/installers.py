@@ -1,4 +1,4 @@
-"""How packages get into an environment: by uv where the node has it, else by pip.
+"""Installers of packages: uv where the node has it, else pip.
 
 uv is quicker by an order of magnitude, but it reads none of pip's configuration and knows not all of its
 options. What it can do in pip's place is translated; anything else is left to pip.
@@ -22,7 +22,7 @@ from typing import Any
 from heliostat.core.runtime_env import interpreters, progress
 from heliostat.core.runtime_env.interpreters import InstallError
 
-# What an installer said last; with the line before it no more than the daemon keeps of a worker's output.
+# Lines kept of an installer's output; with the line before them, no more than the daemon keeps of a worker's.
 _OUTPUT_LINES = 18
 
 # How long an installer may take to end when it is asked to.
@@ -75,7 +75,7 @@ _VALUED: dict[str, str | None] = {
     "--retries": None,
     "--root-user-action": None,
 }
-# What uv takes as a variable.
+# Options that uv takes as a variable.
 _VARIABLES = {
     "--cert": "SSL_CERT_FILE",
     "--timeout": "UV_HTTP_TIMEOUT",
@@ -251,7 +251,7 @@ def _configured() -> list[str]:
         key, _, value = line.partition("=")
         name = f"--{key.rpartition('.')[2].replace('_', '-')}"
         section = key.removeprefix(":env:").partition(".")[0]
-        # Of `install`, `global` and the variables (without a section); others are of other commands.
+        # Sections that are read: `install`, `global` and the variables (without a section).
         if section not in ("", "global", "install"):
             continue
         text = " ".join(shlex.split(value)).strip()
@@ -305,7 +305,7 @@ def run(*command: str, env: Mapping[str, str] | None = None) -> None:
 
 
 def _written_by(pid: int) -> int:
-    """How many bytes a process has written: what it has fetched, and what it has unpacked of that."""
+    """The bytes that a process has written: fetched and unpacked."""
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/io") as counts:
         for line in counts:
             if line.startswith("wchar:"):

@@ -30,7 +30,7 @@ _BELOW = "zz-heliostat-below.pth"
 _INSTALLER = "heliostat-stand-in"
 _WHEEL = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
-# What the interpreter is asked once it is complete: where it has these two modules from.
+# The question to a complete interpreter: the places of these two modules.
 _ORIGINS = """
 import importlib.util
 for name in ("heliostat", "ray"):
@@ -78,7 +78,7 @@ def _lay(folder: Path, places: Sequence[str]) -> None:
 
 
 def packages_of(folder: Path) -> Path:
-    """Where the environment's own packages lie."""
+    """The folder of the environment's own packages."""
     # Distributions of Linux that change the default scheme leave this one, which `venv` has, too, alone.
     places = {"base": str(folder), "platbase": str(folder)}
     return Path(sysconfig.get_path("purelib", "posix_prefix", vars=places))

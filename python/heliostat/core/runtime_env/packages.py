@@ -58,7 +58,7 @@ class Environment:
 # Held for as long as the process lives, so that the folders in use stay.
 _locks: list[TextIO] = []
 
-# What this process is making.
+# Environments that this process is making.
 _drafts: list[Path] = []
 
 
@@ -171,7 +171,7 @@ def _await_turn(maker: TextIO) -> None:
 
 
 def shelf_of(temp_dir: Path) -> Path:
-    """Where the environments of all sessions in a folder of sessions are."""
+    """The folder of the environments of all sessions in a folder of sessions."""
     return temp_dir / "runtime_resources" / "packages"
 
 
@@ -361,7 +361,7 @@ def _make(
     working_dir: str | None,
 ) -> None:
     python = interpreters.make(folder)
-    # What installers write beside goes with the folder, should they be killed.
+    # Files that installers write beside go with the folder, should they be killed.
     scratch = folder / "tmp"
     scratch.mkdir()
     env = {**os.environ, "TMPDIR": str(scratch)}
@@ -388,7 +388,7 @@ def _install(
         installers,  # loads much, and most find what they need made
     )
 
-    # Who gives hashes says which files it is to be.
+    # A list with hashes names the files themselves.
     if lock and not any("--hash" in line for line in wanted["packages"]):
         # One of another platform may not suit this one.
         with contextlib.suppress(InstallError):

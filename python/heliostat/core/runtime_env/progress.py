@@ -1,4 +1,4 @@
-"""How far this process is with the environment that it makes, for whoever asks why something waits.
+"""The progress of the environment that this process makes, for ``heliostat why``.
 
 A file of the session says it while that lasts; the daemon reads it when it is asked (`helio-node`:
 `making.rs`).

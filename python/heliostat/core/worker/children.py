@@ -26,7 +26,7 @@ def end_with_multiprocessing() -> None:
     """Have ``multiprocessing`` end its children rather than wait for them."""
     if (util := sys.modules.get("multiprocessing.util")) is None:
         return
-    # It runs finalizers of this priority before it joins them; handlers of user code, which were
+    # `multiprocessing` runs finalizers of this priority before joining; handlers of user code, which were
     # registered after its own, have had their turn by then.
     util.Finalize(None, _end_children, exitpriority=0)
 

@@ -1,4 +1,4 @@
-"""How the zygote loads large modules: quickly, and so that it can be forked afterwards."""
+"""Loading of large modules in the zygote: quickly, and so that it can be forked afterwards."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import traceback
 
 from heliostat import _heliostat
 
-# What a library loads anyway and what starts threads: they end in a fork, which is quicker while the
+# Modules that a library loads anyway and that start threads: these end in a fork, which is quicker while the
 # process is small.
 _FIRST = {"torch": ("numpy",)}
 
-# What a library loads at the first use of its main parts, by the library.
+# Modules that a library loads at the first use of its main parts, by the library.
 _LATER = {"torch": ("torch.distributed", "torch._dynamo")}
 
 

@@ -33,7 +33,7 @@ _TASK_MARK = "\x01:task:"
 # The exit code after a SIGTERM, as shells count it.
 _TERMINATED = 128 + signal.SIGTERM
 
-# What the log calls this process once it is an actor.
+# This process's name in the log once it is an actor.
 _actor_name: str | None = None
 
 # The folder of the process's environment, if that has one; it stays the first on `sys.path`.
@@ -100,7 +100,7 @@ def main() -> NoReturn:
     sys.stdout, sys.stderr = _outputs
     if setup := os.environ.pop(preparation.VARIABLE, None):
         preparation.lead_a_session()
-        # It may put files of its own in the place of the outputs.
+        # The hook may put files of its own in the place of the outputs.
         preparation.apply(setup)
     _listen_to_sigterm()
     stacks.open_stacks()
@@ -216,7 +216,7 @@ def end_lines() -> None:
 
 
 def start_pool_thread(group: str) -> None:
-    """One thread more for a concurrency group."""
+    """Start one more thread for a concurrency group."""
     name = f"heliostat-{group or 'pool'}"
     threading.Thread(target=_serve_pool, args=(group,), name=name, daemon=True).start()
 

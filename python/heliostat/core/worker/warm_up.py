@@ -23,7 +23,7 @@ def _nothing() -> None:
     """A task's function."""
 
 
-# What is defined in the user's script goes by value.
+# A function of the user's script goes by value.
 _Nothing.__module__ = _nothing.__module__ = "__main__"
 _Nothing.__qualname__ = _nothing.__qualname__ = _nothing.__name__ = "<rehearsal>"
 
@@ -33,7 +33,7 @@ def calling() -> None:
     from heliostat.core.calls.actor import ActorClass, plan_of
     from heliostat.core.calls.remote_function import RemoteFunction
 
-    # What is wrong with the settings is said to who calls in earnest.
+    # An error of the settings is raised at the first real call.
     with contextlib.suppress(Exception):
         plan_of(ActorClass(_Nothing, {})._definition, {})
         RemoteFunction(_nothing, {}).remote("an argument that it does not take")

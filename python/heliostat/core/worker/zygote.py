@@ -149,7 +149,7 @@ class Zygote:
         for pid in self.children:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-            # It leads a group once it has work.
+            # The worker leads a group once it has work.
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
         session = os.environ["HELIOSTAT_SESSION_DIR"]

@@ -60,7 +60,7 @@ class InvalidCheckpointingOperators(Exception):
 
 
 class CheckpointBackend(enum.Enum):
-    """Where the ids of written rows are kept: files of a file system, or objects of a store.
+    """The kind of storage for the ids of written rows: files of a file system, or objects of a store.
 
     Examples:
         >>> import tempfile
@@ -75,7 +75,7 @@ class CheckpointBackend(enum.Enum):
 
 
 class CheckpointConfig:
-    """Where and by which column a write remembers the rows that it has written.
+    """The place and the column by which a write remembers the rows that it has written.
 
     Args:
         id_column: A column with another value in each row of the source, which is still there when the

@@ -60,7 +60,7 @@ def check_sink(sink: Datasink[Value]) -> None:
 
 @dataclass
 class Resumed:
-    """One write with a checkpoint.
+    """A write with a checkpoint.
 
     Args:
         config: The checkpoint.

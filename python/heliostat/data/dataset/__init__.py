@@ -394,7 +394,7 @@ class Dataset(Writers):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it; nothing is executed for it."""
+        """The dataset as a notebook shows it, without an execution."""
         schema = self._schema if self._schema_known else analysis.schema(self._plan)
         if schema is None or not len(schema):
             return f"<pre>{escape(repr(self))}</pre>"

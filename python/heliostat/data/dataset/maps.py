@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def rows(plan: Operator, fn: Function, options: Options) -> Map:
-    """One row out for each row in."""
+    """Make a row out of each row."""
     udf = options.udf(fn)
     return options.step(plan, MapRows(udf), udf.name, is_class=udf.is_class, keeps_rows=True)
 

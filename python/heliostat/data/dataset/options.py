@@ -63,7 +63,7 @@ class RemoteOptions(TypedDict, total=False):
     resources: dict[str, float] | None
     accelerator_type: str | None
     runtime_env: dict[str, object] | None
-    # What `ray_remote_args` may have besides.
+    # Further names of `ray_remote_args`.
     max_concurrency: int
     max_restarts: int
     max_retries: int

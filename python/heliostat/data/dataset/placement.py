@@ -1,4 +1,4 @@
-"""Where a step runs, as its options say: tasks or actors, how many, and with which resources."""
+"""Placement of a step by its options: tasks or actors, their number and resources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from heliostat.data.plan.udf import Udf
 
 if TYPE_CHECKING:
     from heliostat.data.aliases import Function, RemoteArgs
-# What the methods take besides, for those who misspell it.
+# Further arguments of the methods, for suggestions to misspelt ones.
 OWN = ("batch_size", "batch_format", "zero_copy_batch", "udf_modifying_row_count", "expr")
 
 

@@ -43,7 +43,7 @@ _NAMES = (
     "concurrency",
     "arrow_open_stream_args",
 )
-# What `inspect` and `help` show in the place of ``**options``, with the defaults.
+# The parameters that `inspect` and `help` show in the place of ``**options``, with the defaults.
 OF_FILES: dict[str, object] = {
     **{name: None for name in _NAMES if name != "min_bytes_per_file"},
     "try_create_dir": True,

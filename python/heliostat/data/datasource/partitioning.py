@@ -1,4 +1,4 @@
-"""How folders name columns."""
+"""Partitioning: the columns that folders name."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _cells(operator: Physical, elapsed_s: float) -> dict[str, str]:
 
 
 def _bar(operator: Physical) -> ProgressBar:
-    """How much of an operator is done; one that cannot know it moves to and fro while it works."""
+    """Draw the part of an operator that is done; one that cannot know it moves to and fro while it works."""
     ended = operator.stats.tasks - operator.running()
     total = getattr(operator, "expected_blocks", 0)
     if operator.done:

@@ -40,7 +40,7 @@ AT_ONCE_MIN = 2
 Inputs = list[list[Bundle]]
 Start = Callable[[], list["ObjectRef"]]  # starts a task
 Steps = Generator[Bundle | None, None, Any]
-Parts = list[list[Union["ObjectRef", None]]]  # of each table or run of tables, the parts
+Parts = list[list[Union["ObjectRef", None]]]  # the parts of each table or run of tables
 Join = Callable[[list["pa.Table"]], "pa.Table"]  # makes a table of several
 
 
@@ -347,7 +347,7 @@ class ExchangeOperator(Physical):
         return [] if self._ended else self._tasks.waiting()
 
     def waits_for(self) -> str:
-        """Its inputs, all of them, then its tasks."""
+        """Return all inputs of the exchange, then its tasks."""
         if not self.inputs_done:
             return f"{super().waits_for()}: it needs all of them"
         pending = [] if self._ended else self._tasks.waiting()

@@ -47,7 +47,7 @@ def part_count(bundles: list[Bundle], tasks: Tasks, wanted: int | None) -> int:
 
 
 def reduced(parts: Parts, count: int, reduce: Callable[[int], Reduce], tasks: Tasks) -> Steps:
-    """One task for each part number, in order; parts are let go of as they are used."""
+    """Start a task for each part number, in order; parts are let go of as they are used."""
 
     def jobs() -> Iterator[tuple[list[ObjectRef | None], Reduce]]:
         for number in range(count):

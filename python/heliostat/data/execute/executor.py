@@ -40,7 +40,7 @@ WAIT_S = 1.0  # how long one wait lasts at most: progress is shown, free CPUs ar
 
 
 class Executor:
-    """One execution of a plan."""
+    """An execution of a plan."""
 
     def __init__(
         self,

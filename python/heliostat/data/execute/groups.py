@@ -180,7 +180,7 @@ class Finished:
 
 
 def by_group(table: pa.Table, keys: list[str], aggregations: list[Aggregation]) -> pa.Table:
-    """One row for each group of a table that is sorted by ``keys``."""
+    """Make a row for each group of a table that is sorted by ``keys``."""
     if not table.num_rows:
         nothing = [pa.nulls(0) for _ in aggregations]
         columns = [*table.select(keys).columns, *nothing]

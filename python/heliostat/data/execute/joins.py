@@ -106,7 +106,7 @@ class Join:
     def _sends_whole(self, side: list[Bundle], other: list[Bundle], kinds: tuple[str, ...]) -> bool:
         """Whether a side is so small that each task of the other one gets all of it."""
         size = sum(b.size for b in side)
-        # Of two small sides, to move both costs no more than to send one to every task.
+        # With two small sides, moving both costs no more than sending one to every task.
         small = size <= WHOLE_BYTES_MAX and size * 2 <= sum(b.size for b in other)
         # Where a side has no rows, the columns of the result may not be known: the longer way finds out.
         known = all(any(b.rows for b in bundles) for bundles in (side, other))
@@ -217,7 +217,7 @@ class _Joined:
         left = _side(found[: self.boundary], self.left_schema)
         right = _side(found[self.boundary :], self.right_schema)
         made = joined(left, right, self.of)
-        # Of a side that nothing came to the columns are not known, so neither are the result's.
+        # The columns of a side without blocks are not known, so neither are the result's.
         known = left.num_columns and right.num_columns
         yield made if made.num_rows or known else pa.table({})
 
@@ -298,7 +298,7 @@ def _looked_up(left: pa.Table, right: pa.Table, how: Join) -> _Pairs | None:
 
 
 def _by_number(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> npt.NDArray[np.int32] | None:
-    """Where each of our keys is among theirs, -1 where it is not.
+    """The place of each of our keys among theirs, -1 where it is missing.
 
     A list that has the place of every number between their least and their greatest takes half as long as
     pyarrow's table of hashes. None: theirs are not whole numbers near each other.
@@ -315,7 +315,7 @@ def _by_number(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> npt.NDArray[np
     at = 0
     for chunk in ours.chunks:
         numbers = chunk.fill_null(low).to_numpy().astype(np.int64, copy=False)
-        # What lies below the least wraps round, and is above the greatest then.
+        # A value below the least wraps round, and is above the greatest then.
         steps = (numbers - low).view(np.uint64)
         part = found[at : at + len(chunk)]
         places.take(np.minimum(steps, length).view(np.int64), out=part, mode="clip")
@@ -345,7 +345,7 @@ def _matches(left: pa.Table, right: pa.Table, how: Join) -> _Pairs:
     ]
     # One thread: a task has one CPU, and others run beside it.
     made = tables[0].join(tables[1], keys=list(sides[0]), join_type=how.kind, use_threads=False)
-    # Of a semi or an anti join there is one of the two.
+    # A semi or an anti join has one of the two.
     numbers = [
         whole(made.column(name)) if name in made.column_names else pa.nulls(0)
         for name in ("left", "right")

@@ -10,7 +10,7 @@ import functools
 import os
 import sys
 
-# Of malloc.h. Arrays up to this size come from memory that the process keeps; so much stays unused.
+# Options of malloc.h. Arrays up to this size come from memory that the process keeps; so much stays unused.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 ARRAY_BYTES_MAX = 256 << 20
 

@@ -1,4 +1,4 @@
-"""How much of the cluster an execution may use: bytes of the object store, and CPUs."""
+"""Limits on the use of the cluster by an execution: bytes of the object store, and CPUs."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class MapOperator(Physical):
         if self.stopped or len(self._tasks) >= AHEAD_MAX or not self._has_group():
             return False
         free = self._limits.free_cpus(self._launcher.actor_cpus)
-        # Of short tasks one more than fits is begun, so that a worker finds its next one waiting.
+        # One more short task than fits is begun, so that a worker finds its next one waiting.
         task_s = self.stats.wall.total / self._ended_tasks if self._ended_tasks else None
         return self._launcher.has_room(self.running(), free, task_s)
 
@@ -183,7 +183,7 @@ class MapOperator(Physical):
         self.stats.block(about)
 
     def _fail(self, task: Running, error: Exception) -> None:
-        # What is stopped ends with such an error, which is nobody's fault.
+        # A stopped task ends with such an error, which is nobody's fault.
         if not (isinstance(error, TaskCancelledError) and self.stopped):
             allowed = self._context.max_errored_blocks
             if 0 <= allowed <= self.stats.failed:
@@ -254,7 +254,7 @@ class MapOperator(Physical):
         return held
 
     def waits_for(self) -> str:
-        """Its tasks, else what keeps the next one from beginning."""
+        """Return the operator's tasks, else the reason why the next one does not begin."""
         if self.running():
             return task_waits([(t.generator, t.begun) for t in self._tasks if not t.ended])
         if not self._has_group():
@@ -302,7 +302,7 @@ class MapOperator(Physical):
 
 
 def task_waits(tasks: list[tuple[Waitable, float]]) -> str:
-    """That tasks run, given by (generator or ref, when it was begun), and what the oldest waits for."""
+    """Say how many tasks run, and why the oldest waits; each is (generator or ref, start time)."""
     oldest, begun = min(tasks, key=lambda task: task[1])
     count = "a task" if len(tasks) == 1 else f"{len(tasks)} tasks, the oldest"
     said = why(oldest).strip().rstrip(".")

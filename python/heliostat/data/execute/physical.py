@@ -70,7 +70,7 @@ class Physical:
         return []
 
     def on_ready(self, waitable: Waitable) -> None:
-        """One of them is ready."""
+        """Called when a reference of the operator is ready."""
 
     def running(self) -> int:
         """Tasks at work."""

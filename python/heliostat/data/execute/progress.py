@@ -75,7 +75,7 @@ class Progress:
         if not _terminal.acquire(blocking=False):  # another execution shows itself already
             self._on = False
             return False
-        # What the program prints stands above the bars, but a file that it prints to stays a file.
+        # The program's output stands above the bars, but a file that it prints to stays a file.
         self._live = Live(
             console=Console(stderr=True),
             auto_refresh=False,

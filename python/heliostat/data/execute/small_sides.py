@@ -70,7 +70,7 @@ def _joined(plan: Exchange, join: Join, sources: list[Operator], run: Run) -> Op
     if size > joins.WHOLE_BYTES_MAX or not rows or schema is None:
         sources[side] = InputBlocks(bundles)
         return analysis.over(plan, sources)
-    # What follows may run where the join does; the refs live as long as the plan.
+    # Later steps may run where the join does; the refs live as long as the plan.
     beside = JoinWith(join, [b for b in bundles if b.rows], schema, is_right=side == 1)
     return Map(
         sources[1 - side], MapStream(beside, f"{plan.name}[small {('left', 'right')[side]}]")

@@ -36,7 +36,7 @@ class Spread:
 
 @dataclass
 class OperatorStats:
-    """One operator. Times in seconds, of the workers."""
+    """Figures of an operator. Times in seconds, of the workers."""
 
     name: str
     tasks: int = 0
@@ -180,7 +180,7 @@ class LoopStats:
 
 @dataclass
 class ExecutionStats:
-    """One execution."""
+    """Figures of an execution."""
 
     operators: list[OperatorStats] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic)

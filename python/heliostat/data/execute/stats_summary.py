@@ -24,7 +24,7 @@ class StatsSummary:
 
 @dataclass(frozen=True)
 class OperatorStatsSummary:
-    """One operator. Times in seconds; None where it made no blocks.
+    """Summary of an operator. Times in seconds; None where it made no blocks.
 
     Attributes:
         time_total_s: From the begin of its first block to the end of its last.
@@ -57,7 +57,7 @@ class OperatorStatsSummary:
 
 @dataclass(frozen=True)
 class DatasetStatsSummary:
-    """One execution."""
+    """Summary of an execution."""
 
     dataset_uuid: str
     base_name: str

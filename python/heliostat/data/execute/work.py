@@ -156,7 +156,7 @@ def run_stage(
     cuts: list[tuple[int, int] | None],
     *inputs: object,
 ) -> Iterator[pa.Table | BlockMetadata]:
-    """One task of a stage. ``inputs`` are blocks, of which ``cuts`` names (start, rows), or reads."""
+    """Run a task of a stage. ``inputs`` are blocks, of which ``cuts`` names (start, rows), or reads."""
     yield from _opened(key, holder).run(index, *_tables(cuts, inputs))
 
 
@@ -209,7 +209,7 @@ class MapWorker:
     def run(
         self, index: int, cuts: list[tuple[int, int] | None], *inputs: object
     ) -> Iterator[pa.Table | BlockMetadata]:
-        """One task."""
+        """Run a task."""
         if self._stage is None:
             assert self._error is not None
             raise self._error

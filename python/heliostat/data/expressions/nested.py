@@ -118,7 +118,7 @@ def _lists(values: object) -> pa.Array:
 
 
 def _ends(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Where each list begins and ends within the values of all."""
+    """The begin and end of each list within the values of all."""
     offsets = lists.offsets.to_numpy()
     return offsets[:-1], offsets[1:]
 

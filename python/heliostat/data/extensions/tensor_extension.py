@@ -237,7 +237,7 @@ class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
 
     @property
     def name(self) -> str:
-        """Its text, which pandas finds it by."""
+        """The type's text, by which pandas finds it."""
         return f"numpy.ndarray(shape={self._shape}, dtype={self._dtype})"
 
     @classmethod

@@ -232,7 +232,7 @@ class DataIterator(abc.ABC):
         return Repeatable(epoch)
 
     def _begin(self, window: int | None, batch_size: int | None, seed: int | None) -> Position:
-        """Where a new loop begins: where the loaded state is, or at the next epoch."""
+        """The position at which a new loop begins: that of the loaded state, or the next epoch."""
         place = self._place.next_epoch() if self._begun else self._place
         shuffle = None
         if window is not None and batch_size is not None:
@@ -341,7 +341,7 @@ class DataIterator(abc.ABC):
             return plain and loan is not None and block.has_arrays(table)
 
         route = torch_batches.route(collate_fn, dtypes, target, pin_memory, self.get_context())
-        # What a function gets is made along with its call: both count as its own.
+        # The function's input is made along with its call: both count as its own time.
         collate = None if collate_fn is None else Timed(route.make)
         return self._batches(
             route.make if collate is None else collate,

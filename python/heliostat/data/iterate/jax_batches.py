@@ -65,7 +65,7 @@ def format_for(collate_fn: object) -> str:
 
 @dataclass
 class Placing:
-    """How arrays of this process become arrays of all devices."""
+    """Makes arrays over all devices of the arrays of this process."""
 
     batch_size: int
     drop_last: bool

@@ -1,4 +1,4 @@
-"""How far a loop over an iterator has come: what ``state_dict`` gives and ``load_state_dict`` takes."""
+"""The position of a loop over an iterator, for ``state_dict`` and ``load_state_dict``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Shuffle:
-    """How the rows of an epoch are mixed while they are read."""
+    """The mixing of an epoch's rows while they are read."""
 
     seed: int
     window: int

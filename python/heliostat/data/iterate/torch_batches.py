@@ -152,7 +152,7 @@ def _all_tensors(values: Iterable[object]) -> bool:
 
 
 class Route(NamedTuple):
-    """How a table becomes what the loop gets."""
+    """The steps from a table to the batch that the loop gets."""
 
     make: Make  # where batches are made in advance
     receive: Callable[[Sent], Value] | None = None  # in the loop's thread

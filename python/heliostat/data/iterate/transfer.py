@@ -60,7 +60,7 @@ class Transfer:
         stream = self._cuda.current_stream(self._device)
         stream.wait_event(sent.copied)
         for tensor in tensors_in(sent.batch):
-            # Its memory belongs to the copying stream, which must not reuse it before the loop's
+            # The batch's memory belongs to the copying stream, which must not reuse it before the loop's
             # kernels are done with it.
             if tensor.device == self._device:
                 tensor.record_stream(stream)

@@ -1,4 +1,4 @@
-"""Where the time of a loop over batches goes, in the thread that makes them."""
+"""Times of a loop over batches, by phase, in the thread that makes them."""
 
 from __future__ import annotations
 

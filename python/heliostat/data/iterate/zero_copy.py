@@ -1,4 +1,4 @@
-"""When tensors may be the memory of the block that they come from, rather than copies of it.
+"""The rule when tensors share the memory of their block instead of copying it.
 
 A loop may write to its tensors and keep them. Writing harms nobody if the block was made by this
 execution: exactly one consumer gets it, once, and it goes when the last tensor does. Keeping would

@@ -98,7 +98,7 @@ class _StageConfig(_Config):
 
 
 class ChatTemplateStageConfig(_StageConfig):
-    """How "messages" become a "prompt".
+    """The stage that makes a "prompt" of "messages".
 
     Attributes:
         model_source: Whose tokenizer has the template. Default: the processor's.
@@ -121,7 +121,7 @@ class ChatTemplateStageConfig(_StageConfig):
 
 
 class TokenizerStageConfig(_StageConfig):
-    """How a "prompt" becomes "tokenized_prompt".
+    """The stage that makes "tokenized_prompt" of a "prompt".
 
     Attributes:
         model_source: Whose tokenizer. Default: the processor's.
@@ -138,7 +138,7 @@ class TokenizerStageConfig(_StageConfig):
 
 
 class DetokenizeStageConfig(_StageConfig):
-    """How "generated_tokens" become "generated_text".
+    """The stage that makes "generated_text" of "generated_tokens".
 
     Attributes:
         model_source: Whose tokenizer. Default: the processor's.
@@ -174,7 +174,7 @@ class PrepareMultimodalStageConfig(_StageConfig):
 
 
 class HttpRequestStageConfig(_StageConfig):
-    """How requests are sent.
+    """The stage that sends requests.
 
     Examples:
         >>> from ray.data.llm import HttpRequestProcessorConfig, HttpRequestStageConfig

@@ -126,7 +126,7 @@ class HttpRequestStage(Stage):
             else:
                 said = value if isinstance(value, str) else json.dumps(value, default=_plain)
                 form.add_field(name, said)
-        # What kind a form is, says its boundary.
+        # The boundary says which kind a form is.
         given = {k: v for k, v in self._headers.items() if k.lower() != "content-type"}
         return form, given
 

@@ -132,7 +132,7 @@ class RenameColumns:
             return self
         kept = {a: b for a, b in new.items() if b in needed and a != b}
         while taken := set(kept.values()) & (set(new) - set(kept)):
-            # What has had such a name is in the table all the same, and moves out of its way.
+            # A column that has had such a name is in the table all the same, and moves out of its way.
             kept.update({a: new[a] for a in taken})
         return RenameColumns(kept)
 

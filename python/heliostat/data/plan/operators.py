@@ -353,7 +353,7 @@ class Union(FromSeveral):
 
 
 class MixStoppingCondition(enum.Enum):
-    """When a mix ends: with its shortest dataset, or with the longest while the others drop out.
+    """The end of a mix: with its shortest dataset, or with the longest while the others drop out.
 
     Examples:
         >>> import ray

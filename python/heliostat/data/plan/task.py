@@ -33,7 +33,7 @@ def index() -> int:
 
 
 def execution() -> int:
-    """How often datasets with the same settings were executed before, from 0."""
+    """The number of earlier executions of datasets with the same settings."""
     return _execution
 
 
@@ -59,7 +59,7 @@ Place = tuple[int, int] | str | None
 
 
 def place(at: Place, value: object = None) -> str:
-    """Where rows of this task are, in words.
+    """The place of this task's rows, in words.
 
     ``at`` is the first, from 0, and how many; a text stands for itself; None: unknown. Rows are counted
     as they come to the function, after the steps that are before it.

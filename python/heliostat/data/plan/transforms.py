@@ -28,7 +28,7 @@ FLAT_ROWS_MAX = 1 << 16  # of the lists of some thousand rows that are put toget
 
 
 class Transform:
-    """One step of a stage. ``open`` is called once per process, ``apply`` once per task."""
+    """A step of a stage. ``open`` is called once per process, ``apply`` once per task."""
 
     name = "Transform"
     udf: Udf | None = None
@@ -74,7 +74,7 @@ class _OfUdf(Transform):
 
 @dataclass
 class MapRows(_OfUdf):
-    """One row out for each row in."""
+    """Makes a row out of each row."""
 
     verb = "Map"
     is_by_row = True

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ValueCounts(AggregateFnV2[Counter["Value"], Counter["Value"]]):
-    """How often each value of a column occurs; the elements of lists count one by one."""
+    """Counts each value of a column; the elements of lists count one by one."""
 
     def __init__(self, on: str) -> None:
         super().__init__(f"counts({on})", Counter, on=on, ignore_nulls=True)

@@ -157,7 +157,7 @@ class HashingVectorizer(Tokenizer):
 
 
 class FeatureHasher(Preprocessor):
-    """One vector of the values of several columns, each at the place of its column's hash.
+    """A vector of the values of several columns, each at the place of its column's hash.
 
     Args:
         columns: The columns.
@@ -191,7 +191,7 @@ class FeatureHasher(Preprocessor):
 
 
 class Concatenator(Preprocessor):
-    """One vector of the values of several columns, which it replaces.
+    """A vector of the values of several columns, which it replaces.
 
     Args:
         columns: In this order.

@@ -1,1 +1,1 @@
-"""Where rows go: files on any filesystem."""
+"""Sinks of rows: files on any filesystem."""

@@ -34,7 +34,7 @@ class SinkMode(enum.IntEnum):
 
 @dataclass
 class ClickHouseTableSettings:
-    """How a table is made.
+    """Options of a table that is made.
 
     Args:
         engine: Its engine, with arguments.

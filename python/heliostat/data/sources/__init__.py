@@ -1,1 +1,1 @@
-"""Where rows come from: values in memory, and files."""
+"""Sources of rows: values in memory, and files."""

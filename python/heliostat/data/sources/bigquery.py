@@ -67,7 +67,7 @@ def read_bigquery(
 
 
 def package(name: str) -> ModuleType:
-    """One of Google's packages."""
+    """Import a package of Google's."""
     return required(f"google.cloud.{name}", WHO, EXTRA)
 
 

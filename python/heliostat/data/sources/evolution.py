@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def merged(files: Iterable[tuple[str, pa.Schema]]) -> pa.Schema | None:
-    """One schema for files, each (path, schema); None where all have the same, or ours alone differ.
+    """Join the schemas of files, each (path, schema); None where all have the same, or ours alone differ.
 
     Raises:
         pyarrow.ArrowTypeError: A column has types that have none in common.

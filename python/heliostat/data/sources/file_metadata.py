@@ -22,7 +22,7 @@ __all__ = [
     "_handle_read_os_error",
 ]
 
-# What pyarrow says where S3 answers that the caller may not see a file, without saying why.
+# pyarrow's message where S3 answers that the caller may not see a file, without saying why.
 _NOT_ALLOWED = re.compile(
     r"AWS Error (\[code \d+\]|UNKNOWN \(HTTP status 400\) during HeadObject operation"
     r"|ACCESS_DENIED during HeadObject operation): No response body\."

@@ -78,7 +78,7 @@ class Csv(Format):
 
 @dataclass
 class Json(Format):
-    """One object a line, or a list of objects."""
+    """JSON: an object a line, or a list of objects."""
 
     lines: bool = False
     options: dict[str, object] = field(default_factory=dict)

@@ -39,7 +39,7 @@ class Pictures(Protocol):
     """The pictures of one camera in an episode."""
 
     def picture(self, number: int) -> np.ndarray:
-        """That of a frame. Numbers rise, but for those that are still kept."""
+        """Return the picture of a frame. Numbers rise, but for frames that are still kept."""
 
     def forget(self, below: int) -> None:
         """Frames before that one are not asked for any more."""

@@ -94,7 +94,7 @@ class Video(Format):
 
 
 def _times(frame: av.VideoFrame, number: int, rate: float) -> tuple[float, float]:
-    """When a frame begins and ends, in seconds."""
+    """Return begin and end of a frame, in seconds."""
     length = 1 / rate if rate else 0.0
     begin = number * length if frame.time is None else float(frame.time)
     return begin, begin + length

@@ -28,7 +28,7 @@ REMOTE = (
     "runtime_env",
 )
 TASKS = ("parallelism", "override_num_blocks", "concurrency", "ray_remote_args", *REMOTE)
-# What `inspect` and `help` show in the place of ``**options``, with the defaults.
+# The parameters that `inspect` and `help` show in the place of ``**options``, with the defaults.
 OF_TASKS: dict[str, object] = {"parallelism": -1, **dict.fromkeys(TASKS[1:])}
 OF_FILES: dict[str, object] = {
     "filesystem": None,
@@ -40,7 +40,7 @@ OF_FILES: dict[str, object] = {
     "shuffle": None,
     "file_extensions": None,
     **OF_TASKS,
-}  # What `help` says of each.
+}  # The text of `help` for each.
 _EXPLAINED = {
     "accelerator_type": "The kind of accelerator that the node must have. Default: any.",
     "arrow_open_file_args": "An older name of ``arrow_open_stream_args``.",
@@ -187,7 +187,7 @@ def of_tasks(options: dict[str, Value]) -> RemoteArgs:
 
 
 def blocks(options: dict[str, Value], stacklevel: int) -> int | None:
-    """How many tasks are asked for, None for as many as suit; it is taken out of the options."""
+    """Take the number of tasks out of the options; None: as many as suit."""
     parallelism = options.pop("parallelism", -1)
     if parallelism != -1:
         warnings.warn(

@@ -349,7 +349,7 @@ def parquet(
         return made
     if source.include_paths and "path" not in wanted:
         wanted = [*wanted, "path"]
-    # What the folders of other files say is not known of the first one alone.
+    # The columns of other files' folders are not known from the first file alone.
     is_sure = schema.names == wanted and not _has_folders(reads)
     return made if is_sure else made.select_columns(wanted)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PartitionStyle(str, enum.Enum):
-    """How folders name columns: ``name=value``, or values alone.
+    """The form of folders that name columns: ``name=value``, or values alone.
 
     Examples:
         >>> from ray.data.datasource import Partitioning, PartitionStyle
@@ -34,7 +34,7 @@ class PartitionStyle(str, enum.Enum):
 
 @dataclass
 class Partitioning:
-    r"""How folders name columns.
+    r"""The columns that folders name, and in which form.
 
     Args:
         style: "hive" (``name=value``) or "dir" (values alone; ``field_names`` gives the names).
@@ -143,7 +143,7 @@ class PathPartitionParser:
 
     @property
     def scheme(self) -> Partitioning:
-        """How folders name columns."""
+        """The partitioning of the files."""
         return self._scheme
 
     def __call__(self, path: str) -> Row:

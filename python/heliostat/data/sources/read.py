@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from heliostat.data.aliases import RemoteArgs, Value
 
 
-# What pyarrow's scanner takes, besides what it is not asked for here, and what ``numpy.load`` does.
+# Arguments of pyarrow's scanner that are passed on here, and those of ``numpy.load``.
 _OF_SCANNER = (
     "batch_readahead",
     "batch_size",

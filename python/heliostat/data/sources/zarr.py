@@ -140,14 +140,14 @@ class _Store:
         return self.path if self.filesystem is None else self.filesystem.get_mapper(self.path)
 
     def array(self, name: str) -> zarr.Array:
-        """One of its arrays."""
+        """Open an array of the store."""
         zarr = required("zarr", WHO)
         if not name:
             return zarr.open_array(self.opened(), mode="r")
         return zarr.open_group(self.opened(), mode="r")[name]
 
     def arrays(self, wanted: list[str] | None, scans: bool) -> dict[str, zarr.Array]:
-        """Its arrays by their paths, "" being one that is the whole store."""
+        """The store's arrays by their paths; "": the array that is the whole store."""
         zarr = required("zarr", WHO)
         try:
             root = zarr.open_consolidated(self.opened(), mode="r")

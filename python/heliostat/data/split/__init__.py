@@ -1,1 +1,1 @@
-"""One execution shared by several consumers: ``Dataset.streaming_split``."""
+"""An execution shared by several consumers: ``Dataset.streaming_split``."""

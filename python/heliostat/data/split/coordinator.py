@@ -24,7 +24,7 @@ HELD_PART = 0.5  # of the budget may wait here for the consumers
 
 
 class Epoch:
-    """One execution: a thread pulls blocks while there is room, consumers take them."""
+    """An execution: a thread pulls blocks while there is room, consumers take them."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Epoch:
 
 
 class Coordinator:
-    """One for each ``streaming_split``. Its methods run in threads, one for each caller."""
+    """The actor of a ``streaming_split``. Its methods run in threads, one for each caller."""
 
     def __init__(
         self,

@@ -173,7 +173,7 @@ class Algorithm(Checkpointable, Trainable):
         self.eval_env_runner_group: Any = None
         spaces = None
         if config.env is not None or (config.is_online and config.env_runner_cls is not None):
-            # Of an algorithm with actors, the runner of this process has spaces and the module to ask for.
+            # In an algorithm with actors, the runner of this process has spaces and the module to ask for.
             self.env_runner_group = EnvRunnerGroup(config=config, told=self._told)
             spaces = self.env_runner_group.get_spaces()
         else:

@@ -75,7 +75,7 @@ class AlgorithmConfig:
     own: ClassVar[dict[str, Any]] = {}
     # Settings of every algorithm with another default in this one.
     changed: ClassVar[dict[str, Any]] = {}
-    # What one algorithm's learners have in their pipelines besides: names of `connectors.building.ADDED`.
+    # Further connectors of one algorithm's learners: names of `connectors.building.ADDED`.
     learner_pieces: ClassVar[tuple[str, ...]] = ()
     # Programs ask which API stack it is: always the new one.
     enable_rl_module_and_learner = enable_env_runner_and_connector_v2 = True
@@ -119,7 +119,7 @@ class AlgorithmConfig:
     experimental = group("experimental", "Settings that may go.")
 
     def training(self: Self, **given: Any) -> Self:
-        """How modules are updated: the settings of every algorithm, and those of this one.
+        """Settings of the updates of modules: those of every algorithm, and those of this one.
 
         Args:
             **given: The settings by name.

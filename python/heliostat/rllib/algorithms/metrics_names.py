@@ -1,4 +1,4 @@
-"""Where results have what runners, learners and evaluation log."""
+"""Names under which results have the metrics of runners, learners and evaluation."""
 
 from __future__ import annotations
 

@@ -352,7 +352,7 @@ WITHOUT_EFFECT = {
 
 
 def attribute(name: str) -> str:
-    """Where a setting is kept."""
+    """The attribute that keeps a setting."""
     return ATTRIBUTES.get(name, name)
 
 

@@ -87,7 +87,7 @@ class ToldAlgorithm:
         self._told.refresh()
 
     def end(self, failed: bool) -> None:
-        """It is over.
+        """Say that the training is over.
 
         Args:
             failed: Whether an error has ended it.

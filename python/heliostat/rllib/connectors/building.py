@@ -90,7 +90,7 @@ def _advantages(pipeline: Any, config: Any) -> None:
     pipeline.append(GeneralAdvantageEstimation(gamma=config.gamma, lambda_=lambda_))
 
 
-# What algorithms add to their learners' pipelines: each episode's last observation as a row, the column
+# Additions of algorithms to their learners' pipelines: each episode's last observation as a row, the column
 # `new_obs`, advantages with targets of values.
 ADDED = {
     "one_more_step": _one_more_step,

@@ -43,7 +43,7 @@ class ConnectorPipelineV2(ConnectorV2):
     ) -> None:
         self.connectors: list[ConnectorV2] = []
         for one in connectors or []:
-            # Of a checkpoint: the class with its arguments.
+            # From a checkpoint: the class with its arguments.
             made = one[0](*one[1], **one[2]) if isinstance(one, tuple) else one
             self.connectors.append(_checked(made))
         super().__init__(input_observation_space, input_action_space, **kwargs)

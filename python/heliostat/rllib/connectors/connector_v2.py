@@ -1,4 +1,4 @@
-"""One piece of a pipeline: a function of episodes and of the batch that is made of them."""
+"""A piece of a pipeline: a function of episodes and of the batch that is made of them."""
 
 from __future__ import annotations
 

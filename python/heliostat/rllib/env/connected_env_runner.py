@@ -265,7 +265,7 @@ class ConnectedEnvRunner(_Connected, SingleAgentEnvRunner):
         return found
 
     def _step(self, explore: bool, random_actions: bool) -> list[SingleAgentEpisode]:
-        """One step of all environments; the episodes that ended with it."""
+        """Step all environments, and return the episodes that ended."""
         assert self._episodes is not None
         columns = self._act_on(explore, random_actions)
         actions = columns.pop(Columns.ACTIONS)
@@ -331,7 +331,7 @@ class ConnectedEnvRunner(_Connected, SingleAgentEnvRunner):
 def _info(infos: Any, env: int) -> dict[str, Any]:
     if isinstance(infos, list):
         return infos[env] or {}
-    # Of vectors of gymnasium: arrays by key, with a mask of who has it.
+    # Infos of gymnasium's vectors: arrays by key, with a mask of the environments that have it.
     return {
         key: value[env]
         for key, value in infos.items()

@@ -44,7 +44,7 @@ class MultiAgentEnv(gymnasium.Env):  # type: ignore[name-defined] # found at run
 
     def __init__(self) -> None:
         super().__init__()
-        # What a subclass has set before stays.
+        # Spaces that a subclass has set before stay.
         self.possible_agents: list[Any] = getattr(self, "possible_agents", [])
         self.agents: list[Any] = getattr(self, "agents", [])
 
@@ -114,12 +114,12 @@ class MultiAgentEnv(gymnasium.Env):  # type: ignore[name-defined] # found at run
 
     @property
     def num_agents(self) -> int:
-        """How many agents there are now."""
+        """The present number of agents."""
         return len(self.agents)
 
     @property
     def max_num_agents(self) -> int:
-        """How many agents there may be."""
+        """The largest number of agents."""
         return len(self.possible_agents)
 
 

@@ -235,7 +235,7 @@ class MultiAgentEpisode(Readable):
             action, before, outputs = self._open[agent]
             self._open[agent] = (action, before + reward, outputs)
         elif agent in self.agent_episodes and len(self.agent_episodes[agent].rewards):
-            # It has not acted since it last saw something, or is done: its last step gets it.
+            # The agent has not acted since it last saw something, or is done: its last step gets the reward.
             self.agent_episodes[agent].rewards[-1] += reward
         else:  # it has seen nothing, or the step was in the part before
             self._before[agent] = self._before.get(agent, 0.0) + reward

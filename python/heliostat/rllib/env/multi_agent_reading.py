@@ -281,7 +281,7 @@ class Readable:
     ) -> Any:
         own = self.agent_episodes[agent]
         if indices is not None and agent in self._open and what not in ("observations", "infos"):
-            # What hangs stands behind what it has.
+            # Hanging values stand behind the agent's others.
             action, reward, outputs = self._open[agent]
             own = own._with(action, reward, outputs)
         how: dict[str, Any] = {"neg_index_as_lookback": lookback, "fill": fill}

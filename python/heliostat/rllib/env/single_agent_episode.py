@@ -691,7 +691,7 @@ class SingleAgentEpisode:
 
 
 def places(length: int, lookback: int, indices: Any, neg_index_as_lookback: bool) -> list[int]:
-    """Where steps are that a slice or a list names, among as many as there are, the lookback's included."""
+    """The places of the steps that a slice or a list names, among all steps with the lookback's."""
     if isinstance(indices, slice):
         own = length - lookback
         begin = 0 if indices.start is None else indices.start

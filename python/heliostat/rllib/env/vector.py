@@ -219,7 +219,7 @@ def vectorized(
 
 
 def stepped(envs: Any, actions: Any) -> tuple[Any, Any, Any, Any, list[tuple[int, Any]], Any]:
-    """One step of any vector of environments, with what ended ones ended with.
+    """Step a vector of environments; adds the last observations of those that ended.
 
     Returns:
         Observations, rewards, terminateds, truncateds, pairs of the number of an environment that ended and

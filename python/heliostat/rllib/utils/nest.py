@@ -29,7 +29,7 @@ def leaves(nest: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def first(nest: Any) -> Any:
-    """Its first leaf."""
+    """Return the first leaf of a tree."""
     return next(leaves(nest))[1]
 
 

@@ -1,4 +1,4 @@
-"""How many threads torch computes with."""
+"""The number of threads that torch computes with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SMALL = 20_000_000
 
 @contextmanager
 def threads_for(work: float) -> Iterator[None]:
-    """One thread where there is little to compute, as of small networks; the process's number otherwise.
+    """Return 1 where there is little to compute, as of small networks; otherwise the process's number.
 
     Args:
         work: About how many multiplications one forward makes.

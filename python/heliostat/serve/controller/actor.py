@@ -209,7 +209,7 @@ class ServeController:
             found = self._view.app_of(name)
             if found is None:
                 return ApplicationStatus.NOT_STARTED, "it was deleted meanwhile"
-            # What runs takes a new configuration before the caller's next request reaches it.
+            # Running replicas take a new configuration before the caller's next request reaches it.
             keys = [DeploymentID(name, key) for key in found.deployments]
             is_settled = not any(
                 self._replicas.is_reconfiguring(one.id)
@@ -251,7 +251,7 @@ class ServeController:
         return ServeStatus(self._servers.status(self._node), apps, self._view.capacity)
 
     async def get_health_metrics(self) -> dict[str, Any]:
-        """How this process fares, as Ray's ``ControllerHealthMetrics`` has it."""
+        """Return the health of this process in Ray's ``ControllerHealthMetrics``."""
         return self._health.row()
 
     async def details(self, source: str | None = None) -> dict[str, Any]:
@@ -298,7 +298,7 @@ class ServeController:
                     "`max_replicas_per_node`."
                 )
             else:
-                # It asks other processes and waits for them.
+                # The details ask other processes and wait for them.
                 reason = await loop.run_in_executor(None, explain, actor)
                 lines.append(
                     f"Replica {replica} starts; `initialize` runs its constructor. {reason}"
@@ -319,7 +319,7 @@ class ServeController:
     # --- what routers and replicas say
 
     async def listen(self, key: DeploymentID, router: str, version: int) -> Targets:
-        """How a deployment is, once that is not what a router knows by that version."""
+        """Return a deployment's targets once they differ from the version that a router knows."""
         await self._watches.wait(key, router, version)
         return self._targets(key)
 
@@ -481,7 +481,7 @@ class ServeController:
             self._storage.save({**saved(self._machine), "groups": self._replicas.groups()})
 
     def _recover(self, state: dict[str, Any]) -> None:
-        """This process follows one that has died: its replicas are still there, or they are not."""
+        """Take over from a controller that has died: find which of its replicas still run."""
         self._replicas.restore_groups(state["groups"])
         for key, replica, *_ in state["replicas"]:
             if key in self._view:

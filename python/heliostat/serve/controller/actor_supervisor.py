@@ -58,7 +58,7 @@ class ActorSupervisor:
         self._tasks.start(self._follow(one, is_new=False))
 
     async def _follow(self, one: ActorID, *, is_new: bool) -> None:
-        """Its life, from its constructor to its end."""
+        """Follow an actor from its constructor to its end."""
         try:
             actor = await self._made[one]
             if is_new:

@@ -50,7 +50,7 @@ class Capacity:
 
 
 def _share(number: int, percent: float | None) -> int:
-    """That share of a number of replicas, half and more of one rounded up; 0 only for 0 % or none."""
+    """Return the share of a number of replicas, half and more of one rounded up; 0 only for 0 % or none."""
     if percent is None or percent == 0 or number == 0:
         return number if percent is None else 0
     return max(1, math.floor(number * percent / 100 + 0.5))

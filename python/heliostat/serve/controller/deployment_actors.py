@@ -77,7 +77,7 @@ class DeploymentActors:
         return [(one.version, one.name, state) for one, state in self._states.items()]
 
     def restore(self, version: str, name: str, state: ReplicaState, *, is_wanted: bool) -> None:
-        """One that was there before this machine.
+        """Take in an actor that ran before this machine began.
 
         Of one that was starting nothing is known: it is started again, or ended.
         """

@@ -44,7 +44,7 @@ def _actor(**known: Any) -> dict[str, Any]:
 
 
 def empty() -> dict[str, Any]:
-    """Where Serve does not run."""
+    """The details where Serve does not run."""
     return {
         "controller_info": _actor(),
         "proxy_location": None,
@@ -107,7 +107,7 @@ def of(
 def _target_groups(
     proxies: dict[str, Any], http: HTTPOptions, grpc: gRPCOptions
 ) -> list[dict[str, Any]]:
-    """Where a balancer of loads may send requests: each server answers for all applications."""
+    """The targets of a load balancer: each server answers for all applications."""
     protocols = [("HTTP", http.port), *([("gRPC", grpc.port)] if grpc.methods else [])]
     up = [one for one in proxies.values() if one["status"] == ProxyStatus.HEALTHY.value]
     return [
@@ -253,7 +253,7 @@ def options_of(spec: DeploymentSpec, *, changed: bool = False) -> dict[str, Any]
     options: dict[str, Any] = {"name": spec.name}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        # Of the code and not of its options, or told below in another form.
+        # Fields of the code and not of its options, or told below in another form.
         if field.name in ("version", "autoscaling_config", "max_constructor_retry_count"):
             continue
         if hasattr(value, "as_row") and field.name == "gang_scheduling_config":

@@ -12,7 +12,7 @@ from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
 
 @dataclass(frozen=True)
 class ActorID:
-    """One of a deployment's actors; the number tells it from another one of its name."""
+    """The id of a deployment's actor; the number tells it from another one of its name."""
 
     deployment: DeploymentID
     version: str

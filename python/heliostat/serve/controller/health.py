@@ -1,4 +1,4 @@
-"""How the controller itself fares, under the names of Ray's ``ControllerHealthMetrics``.
+"""Health of the controller itself, under the names of Ray's ``ControllerHealthMetrics``.
 
 Ray's controller looks at everything in a loop; this one acts when it hears something. So a "control loop"
 here is one time that it has acted, and statistics of work that it does not do are zeros: it compresses no
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-# Of how many past values statistics tell.
+# The number of past values in statistics.
 _ACTS, _REPORTS = 100, 2000
 # How long a look at the time that is left sleeps.
 EXPECTED_SLEEP_S = 0.1

@@ -113,7 +113,7 @@ class Ingress:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "HELIOSTAT_SESSION": self._name},
-                # It goes on serving while the controller is down.
+                # The ingress goes on serving while the controller is down.
                 start_new_session=True,
                 cwd="/",
             )

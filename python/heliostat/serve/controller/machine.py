@@ -80,7 +80,7 @@ class Machine:
         self._capacity = capacity or Capacity()
         self.view = View(self._apps, self._deployments, self._capacity)
         self._where: dict[str, DeploymentID] = {}
-        # Of applications, each made of what the application has.
+        # The scaling policies of each application, made of its settings.
         self._policies: dict[str, tuple[AutoscalingPolicy, AppPolicy]] = {}
         # Replicas that the machine before this one was stopping: whoever comes next has to know of them, too.
         self._leaving: dict[str, Stop] = {}
@@ -219,7 +219,7 @@ class Machine:
             if before is None or before.is_going:
                 spec, was = AppSpec(name, config.get("route_prefix", "/"), "", {}), None
             else:
-                # What runs serves on until its successor is built.
+                # Running replicas serve on until their successor is built.
                 spec, was = before.spec, before.config
             built = None
             if before is not None and was is not None and building.is_same_code(was, config):

@@ -136,7 +136,7 @@ class Proxies:
         try:
             await proxy.actor.start.remote()
             proxy.is_up = True
-            # What has changed while it started.
+            # Changes while the server started.
             proxy.actor.tell.remote(self._table())
             while True:
                 self._on_counts(node, await proxy.actor.counts.remote())
@@ -171,7 +171,7 @@ class Proxies:
         await asyncio.gather(*(self._end(one) for one in all_of_them))
 
     def status(self) -> dict[str, ProxyStatus]:
-        """How they are, by node."""
+        """The state of the servers, by node."""
         states = {True: ProxyStatus.HEALTHY, False: ProxyStatus.STARTING}
         return {node: states[one.is_up] for node, one in self._all.items()}
 

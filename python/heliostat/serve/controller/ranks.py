@@ -59,7 +59,7 @@ class Ranks:
         return set(self._where)
 
     def on(self, node: str) -> int:
-        """How many of them are on a node."""
+        """The number of these replicas on a node."""
         return len(self._on[node].of) if node in self._on else 0
 
     def of(self, replica: str) -> Rank | None:
@@ -70,7 +70,7 @@ class Ranks:
         return Rank(self._all.of[replica], self._nodes.of[node], self._on[node].of[replica])
 
     def take(self, replica: str, node: str) -> Rank:
-        """Its ranks, from now on."""
+        """Give a replica its ranks."""
         self._where[replica] = node
         self._all.take(replica)
         self._nodes.take(node)
@@ -127,7 +127,7 @@ class DeploymentRanks:
         return rank
 
     def on(self, key: DeploymentID, node: str) -> int:
-        """How many replicas of a deployment are on a node."""
+        """The number of a deployment's replicas on a node."""
         return 0 if key not in self._of else self._of[key].on(node)
 
     def settle(

@@ -1,4 +1,4 @@
-"""How many replicas a load needs: counts in, a number out. No clock."""
+"""The number of replicas that a load needs: counts in, a number out. No clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("ray.serve")
 # From what there is to a number of replicas, and a state that it is told the next time.
 Policy = Callable[[AutoscalingContext], tuple[float, dict[str, Any] | None]]
 
-# What there was from each of those times on.
+# The count from each of those times on.
 Steps = deque[TimeStampedValue]
 
 
@@ -87,7 +87,7 @@ class Scaler:
         return sum(self._running.values()) + sum(self._queued.values())
 
     def _aggregate(self, steps: Steps, now: float) -> float:
-        """One number for the time that is looked back on."""
+        """Reduce the counts of the look-back period to one number."""
         begin = now - self._config.look_back_period_s
         _forget_before(steps, begin)
         if not steps:
@@ -143,7 +143,7 @@ class Scaler:
         return math.ceil(number / self._gang_size) * self._gang_size
 
     def _delayed(self, target: int, wanted: int, now: float) -> int:
-        """That number once it was wanted for as long as it has to be; until then the present target."""
+        """Return the number once it was wanted for the configured delay; until then the present target."""
         config = self._config
         if wanted > target:
             self._fewer_since = None

@@ -85,13 +85,13 @@ class Deployment:
         return self.retry_at > 0 or (old and bool(self.of(STARTING)))
 
     def tries_max(self) -> int:
-        """How many constructors may fail."""
+        """The number of constructors that may fail."""
         return max(
             1, min(self.spec.config.max_constructor_retry_count, TRIES_PER_REPLICA * self.target)
         )
 
     def status(self) -> DeploymentStatus:
-        """Its state in one word."""
+        """The deployment's state in one word."""
         if self.has_failed:
             return DeploymentStatus.DEPLOY_FAILED
         running = [one for one in self.of(RUNNING) if self.is_current(one)]
@@ -113,7 +113,7 @@ class App:
     spec: AppSpec
     deployed_at: float
     is_going: bool = False
-    # Of applications that a configuration declares; None: a program has deployed it.
+    # The declaration in a configuration; None: a program has deployed the application.
     config: dict[str, Any] | None = None
     built: AppSpec | None = None  # what the import path made of it, with the options of the code
     is_building: bool = False

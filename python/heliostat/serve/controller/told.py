@@ -115,7 +115,7 @@ class ApplicationReporter:
         for key in [known.id for known in view.deployments(name)]:
             about = told["deployments"].get(key.name, {})
             replicas = about.get("replicas", [])
-            # Of all, also of those that the row leaves out.
+            # Counts of all, also of those that the row leaves out.
             running = sum(one["state"] == "RUNNING" for one in replicas)
             deployments.append(
                 {

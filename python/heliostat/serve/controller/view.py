@@ -32,7 +32,7 @@ class DeploymentView:
 
     @property
     def id(self) -> DeploymentID:
-        """Its application and name."""
+        """The deployment's application and name."""
         return self._deployment.id
 
     @property
@@ -42,7 +42,7 @@ class DeploymentView:
 
     @property
     def target(self) -> int:
-        """How many replicas there are to be."""
+        """The target number of replicas."""
         return self._deployment.target
 
     @property
@@ -57,7 +57,7 @@ class DeploymentView:
 
     @property
     def actors(self) -> list[ActorID]:
-        """Its actors that run."""
+        """The deployment's actors that run."""
         return self._deployment.actors.running()
 
     @property
@@ -72,7 +72,7 @@ class DeploymentView:
 
     @property
     def failures(self) -> int:
-        """How many starts have failed since the last success."""
+        """The number of failed starts since the last success."""
         return self._deployment.failures
 
     @property
@@ -82,7 +82,7 @@ class DeploymentView:
 
     @property
     def status(self) -> DeploymentStatus:
-        """Its state in one word."""
+        """The deployment's state in one word."""
         return self._deployment.status()
 
     def of(self, *states: ReplicaState) -> list[Replica]:
@@ -162,7 +162,7 @@ class View:
         return [one.id for one in known.of(STARTING, RUNNING)]
 
     def target(self, key: DeploymentID) -> int:
-        """How many replicas there are to be."""
+        """The target number of replicas."""
         known = self._deployments.get(key)
         return 0 if known is None or known.is_going else known.target
 

@@ -1,4 +1,4 @@
-"""One count for all processes of how many calls each replica of a deployment has."""
+"""The number of calls of each replica of a deployment, counted once for all processes."""
 
 from __future__ import annotations
 
@@ -185,11 +185,11 @@ class CapacityQueue:
         )
 
     def get_queue_length(self) -> int:
-        """How many calls replicas have room for."""
+        """The number of calls that replicas have room for."""
         return sum(max(0, one.max_capacity - one.in_flight) for one in self._replicas.values())
 
     def get_num_waiters(self) -> int:
-        """How many wait for a place."""
+        """The number of calls that wait for a place."""
         return sum(not one.done() for one in self._waiting)
 
     def get_registered_replicas(self) -> list[str]:
@@ -197,5 +197,5 @@ class CapacityQueue:
         return list(self._replicas)
 
     def get_replica_in_flight(self) -> dict[str, tuple[int, int]]:
-        """How many calls each replica has, and takes."""
+        """The number of calls that each replica has, and takes."""
         return {name: (one.in_flight, one.max_capacity) for name, one in self._replicas.items()}

@@ -148,7 +148,7 @@ class LLMConfig(Strict):
 
     @property
     def source(self) -> str:
-        """Where the model is; one of a cloud's storage is fetched before."""
+        """The place of the model; one of a cloud's storage is fetched before."""
         named = self.model_loading_config.model_source
         if isinstance(named, CloudMirrorConfig):
             return fetched(named, self.model_id)

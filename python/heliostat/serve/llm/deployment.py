@@ -80,7 +80,7 @@ class LLMServer:
         return self._config
 
     def _generate(self, prompt: str, sampling: Sampling) -> AsyncIterator[Piece]:
-        """How a text goes on."""
+        """Yield the pieces of an answer."""
         made: AsyncIterator[Piece] = self._engine.generate(prompt, sampling)
         return made
 

@@ -15,7 +15,7 @@ from heliostat.core.platform.extras import required
 
 __all__ = ["CloudMirrorConfig", "ExtraFiles"]
 
-# Of a URI's beginning the storage's name.
+# The storage's name by the beginning of a URI.
 STORAGES = {"s3": "s3", "gs": "gcs", "abfss": "abfss", "azure": "azure"}
 
 

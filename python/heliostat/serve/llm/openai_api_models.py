@@ -89,7 +89,7 @@ class ChatMessage(_Body):
     content: str | list[dict[str, Any]] | None = None
 
     def text(self) -> str:
-        """Its text, of parts if it has parts. Raises ``ValueError`` for others than text."""
+        """The message's text, its parts joined. Raises ``ValueError`` for others than text."""
         if not isinstance(self.content, list):
             return self.content or ""
         kinds = {part.get("type") for part in self.content} - {"text"}
@@ -184,7 +184,7 @@ class ChatCompletionStreamResponse(_Answer):
 
 
 class CompletionChoice(_Body):
-    """How a text goes on."""
+    """A completion of a text."""
 
     index: int
     text: str

@@ -160,7 +160,7 @@ class KVAwareRouter(PrefixCacheAffinityRouter):
 
 
 def _answer(request: PendingRequest) -> int:
-    """How many tokens the answer may have, as the request says."""
+    """The largest number of tokens of the answer, as the request says."""
     for body in request.args:
         for name in ("max_completion_tokens", "max_tokens"):
             given = getattr(body, name, None)

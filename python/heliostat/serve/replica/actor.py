@@ -114,7 +114,7 @@ class ReplicaActor:
         self._news_for_routers = asyncio.Event()
 
     def location(self) -> ReplicaLocation:
-        """Where it is, and which ranks it has, if it has any yet."""
+        """The replica's location, and its ranks, if it has any yet."""
         process = serving.session()
         return ReplicaLocation(
             process["node_id"],
@@ -215,7 +215,7 @@ class ReplicaActor:
         return lambda: Connection(token, self._serve_http)
 
     def _announce(self, replica: ReplicaContext) -> None:
-        """This process is the replica from here on."""
+        """Note that this process is the replica from here on."""
         context.set_replica_context(replica)
 
     async def _construct(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -664,7 +664,7 @@ class ReplicaActor:
             await asyncio.sleep(scaling.metrics_interval_s)
 
     def _tell_routers(self) -> None:
-        """Where routers of the user's own choose: what they may want to know, from now on."""
+        """Send the replica's facts to routers of the user's own, from now on."""
         if self._routing is not None:
             self._news_for_routers.set()  # how often may be another
         elif self._config.own_routing() is not None:
@@ -702,7 +702,7 @@ class ReplicaActor:
         self._routing = None
 
     def ongoing(self) -> int:
-        """How many requests are here."""
+        """The number of requests at this replica."""
         return self._gate.total
 
     async def drain(self, timeout_s: float) -> bool:
@@ -771,7 +771,7 @@ def _request_class() -> type[Any]:
 
 
 def _is_async(target: Callable[..., Any]) -> bool:
-    # Of each call this is asked: most are plain methods, which say it at once.
+    # Each call asks this: most are plain methods, which answer at once.
     code = getattr(target, "__code__", None)
     if code is not None and code.co_flags & inspect.CO_COROUTINE:
         return True

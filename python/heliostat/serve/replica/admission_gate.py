@@ -31,7 +31,7 @@ class AdmissionGate(serving.GateBase):
     """
 
     def __new__(cls, most: int, hooks: Hooks | None = None) -> AdmissionGate:
-        """One with that many places."""
+        """A gate with that many places."""
         return super().__new__(cls, most, deque())
 
     def __init__(self, most: int, hooks: Hooks | None = None) -> None:
@@ -73,13 +73,13 @@ class AdmissionGate(serving.GateBase):
     # --- of calls that `begin` has begun
 
     def left(self) -> None:
-        """One has ended, and others wait or somebody wants to know."""
+        """Note the end of a request while others wait or are told of it."""
         self.let_in()
         assert self._hooks is not None
         self._hooks.on_left()
 
     def failed(self, error: BaseException) -> None:
-        """One has ended with that error."""
+        """Note that a request has ended with that error."""
         assert self._hooks is not None
         self._hooks.on_failed(error)
 

@@ -242,7 +242,7 @@ class Exchange:
 
 
 class Connection(asyncio.Protocol):
-    """One ingress."""
+    """The connection of an ingress."""
 
     def __init__(self, token: str, serve: Serve) -> None:
         self._reader = serving.FrameReader(token)

@@ -219,7 +219,7 @@ class Call:
         if self._has_begun:
             return
         self._has_begun = True
-        # What the method has set, where the client understands that.
+        # The compression that the method has set, where the client understands it.
         name, compress = _COMPRESSORS.get(int(self.context._compression or 0), (b"identity", None))
         accepted = self._metadata.get(b"grpc-accept-encoding", b"").split(b",")
         if name in {one.strip() for one in accepted}:

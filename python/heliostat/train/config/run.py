@@ -1,4 +1,4 @@
-"""Where a run keeps its files, what it does on failures, which checkpoints it keeps."""
+"""Settings of a run: storage, failures, checkpoints."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class FailureConfig:
     slow_rank_after_s: float = 60.0
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it."""
+        """The configuration as a notebook shows it."""
         return notebooks.settings(self)
 
     def __post_init__(self) -> None:
@@ -167,7 +167,7 @@ class CheckpointConfig:
 
 @dataclass
 class LoggingConfig:
-    """How much the library itself logs.
+    """The log level of the library itself.
 
     Attributes:
         log_level: A name of ``logging``. Default ``"INFO"``.
@@ -216,7 +216,7 @@ class SyncConfig:
 
 @dataclass
 class RunConfig:
-    """Where a run keeps its files, and what it does on failures.
+    """The settings of a run: storage, failures, checkpoints.
 
     Attributes:
         name: Name of the run and of its folder. Default ``ray_train_run-<date>``. Running again
@@ -280,7 +280,7 @@ class RunConfig:
 
     @cached_property
     def storage_context(self) -> Storage:
-        """Where the run keeps its files; makes the folder. Without a name it gets one by the time of day.
+        """Make the folder of the run's files. A run without a name gets one by the time of day.
 
         Raises:
             OSError: The folder cannot be made.
@@ -313,7 +313,7 @@ class RunConfig:
             raise ValueError("callbacks must be a list: callbacks=[...].")
 
     def _check_place(self) -> None:
-        """Where the run keeps its files."""
+        """Check the place of the run's files."""
         if self.name is not None:
             check_folder_name("RunConfig(name)", self.name)
         if self.storage_path is not None:

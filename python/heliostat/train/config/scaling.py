@@ -1,4 +1,4 @@
-"""How many workers, and what each of them gets."""
+"""The number of workers, and the resources of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from heliostat.core.platform import notebooks
 from heliostat.train.arguments import is_amount, refuse_deprecated, seconds, whole
 from heliostat.train.config.bundles import STRATEGIES, PlacementGroupFactory
 
-# What resources are taken for when they are written in another way.
+# Other spellings of resources.
 _USUAL_NAMES = {
     **dict.fromkeys(("cpu", "cpus", "num_cpus"), "CPU"),
     **dict.fromkeys(("gpu", "gpus", "num_gpus"), "GPU"),
@@ -20,7 +20,7 @@ _USUAL_NAMES = {
 
 @dataclass
 class ScalingConfig:
-    """How many workers, and what each of them gets.
+    """The number of workers, and the resources of each.
 
     Attributes:
         trainer_resources: Refused (DeprecationWarning): the controller needs no resources.
@@ -59,7 +59,7 @@ class ScalingConfig:
     elastic_resize_monitor_interval_s: float = 60.0
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it."""
+        """The configuration as a notebook shows it."""
         return notebooks.settings(self)
 
     def __post_init__(self) -> None:

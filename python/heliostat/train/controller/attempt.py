@@ -1,4 +1,4 @@
-"""One attempt, as the driver runs it: start the group, start the function, wait how it ends."""
+"""An attempt, as the driver runs it: start the group, start the function, wait how it ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EVENT_WAIT_S = 30.0
 
 @dataclass
 class AttemptResult:
-    """How an attempt ended."""
+    """The end of an attempt: its results, or its failure."""
 
     values: dict[int, Any] = field(default_factory=dict)
     failures: list[RankFailure] = field(default_factory=list)
@@ -102,7 +102,7 @@ class AttemptRunner:
         self._on_note = on_note
         self._replacer = replacer
         self._dissolved: str | None = None
-        # Of replica groups that are not in again, the latest last.
+        # Losses of replica groups that are not in again, the latest last.
         self._losses: list[RankFailure] = []
         self._silent: list[tuple[int, str]] = []
         self._slow: list[int] = []

@@ -24,7 +24,7 @@ _BROKEN = re.compile(
 
 @dataclass
 class RankFailure:
-    """How one rank failed."""
+    """The failure of one rank."""
 
     rank: int
     error: Exception
@@ -38,7 +38,7 @@ class RankFailure:
         return isinstance(self.error, RuntimeError) and bool(_BROKEN.search(str(self.error)))
 
     def title(self) -> str:
-        """One line."""
+        """The failure in one line."""
         where = f" (pid {self.info.pid} on {self.info.node_ip})" if self.info else ""
         if self.died:
             return f"rank {self.rank}{where} died: {_cut(_cause_of_death(str(self.error)))}"
@@ -65,7 +65,7 @@ def _first_line(text: str) -> str:
 
 
 def _cut(line: str) -> str:
-    """One line of the terminal or two: the whole text is in the details."""
+    """Cut a text to two lines of the terminal: the whole text is in the details."""
     return line if len(line) <= _MAX_TITLE else line[:_MAX_TITLE] + "..."
 
 
@@ -113,7 +113,7 @@ class FailurePolicy:
         return limit < 0 or self.controller_failures <= limit
 
     def budget(self, preempted: bool = False) -> str:
-        """How much is left, in words."""
+        """The failures that are left, in words."""
         if preempted:
             limit = self.config.max_preemption_failures
             counted = f"node taken away, number {self.preemptions}"
@@ -153,7 +153,7 @@ def describe(
     if count > 16:
         lines.append(f"  ... and {count - 16} more")
     lines += [f"  {f.title()}, before that, and was not replaced yet" for f in not_replaced[:16]]
-    # What the others raise once a peer is gone is much the same everywhere.
+    # The errors of other ranks once a peer is gone are much the same everywhere.
     shown = failures[: died + 1] if died else failures
     ranks: dict[str, list[int]] = {}  # of each text: most failures are the same on all ranks
     for failure in shown:

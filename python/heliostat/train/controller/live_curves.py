@@ -16,7 +16,7 @@ _MAX_CURVES, _MAX_POINTS = 24, 200
 
 
 class _Curve:
-    """One metric: points (seconds since the start, step, value), and what cannot be drawn."""
+    """The curve of a metric: points (seconds since the start, step, value), and what cannot be drawn."""
 
     def __init__(self) -> None:
         self.thinned: Thinned[tuple[float, float, float]] = Thinned(_MAX_POINTS)

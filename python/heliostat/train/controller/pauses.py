@@ -1,4 +1,4 @@
-"""How long to wait before what has come to nothing is tried again. Pure."""
+"""Pauses before failed attempts are tried again. Pure."""
 
 from __future__ import annotations
 

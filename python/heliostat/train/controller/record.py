@@ -18,7 +18,7 @@ MAX_QUORUMS = 2_000
 
 @dataclass
 class WorkerSpan:
-    """One worker process in one attempt."""
+    """A worker process in an attempt."""
 
     rank: int
     node_ip: str
@@ -51,7 +51,7 @@ class WorkerSpan:
 
 @dataclass
 class AttemptRecord:
-    """One run of the training function by one group."""
+    """A run of the training function by a group."""
 
     number: int
     requested_at: float
@@ -132,7 +132,7 @@ class RunRecord:
     # Ranks that were replaced for being slow.
     slow_replaced: int = 0
     page: str | None = None
-    # What is waited for, a sentence each; empty while nothing takes long.
+    # Sentences that say what the run waits for; empty while nothing takes long.
     waits: list[str] = field(default_factory=list)
 
     @property

@@ -38,7 +38,7 @@ class _Broken:
 
     @property
     def due(self) -> float:
-        """When something has to be done about it."""
+        """The time at which something has to be done about the loss."""
         return self.deadline if self.running else self.begins_at
 
 
@@ -128,7 +128,7 @@ class Replacer:
         """A function has been ended from outside."""
         number = rank // self._replicas.size
         if number not in self._broken:
-            # It could not get the state of a peer, and has another try; or the training is over.
+            # The worker could not get the state of a peer, and has another try; or the training is over.
             if not self._tell_lost(number, True):
                 return
             self._break(number, rank, refs, outcome.reusable)

@@ -1,4 +1,4 @@
-"""When a group is formed anew: it grows when there is room, and moves off nodes that will be taken away.
+"""The rules for forming a group anew: it grows into room, and moves off nodes that will be taken away.
 
 The workers that join start beside the others. When they are there, the next checkpoint ends the attempt, and
 the next one begins with them. A node that is taken away has a deadline: where no checkpoint has come by then,
@@ -38,11 +38,11 @@ class _Notice:
     deadline: float | None
 
     def checkpoint_at(self) -> float | None:
-        """When to stop waiting for room."""
+        """The time at which to stop waiting for room."""
         return None if self.deadline is None else (self.seen_at + self.deadline) / 2
 
     def end_at(self, unwind_s: float, grace_s: float) -> float | None:
-        """When to end the attempt, with or without a checkpoint."""
+        """The time at which to end the attempt, with or without a checkpoint."""
         if self.deadline is None:
             return None
         if grace_s:
@@ -65,7 +65,7 @@ class Resizer:
     ) -> None:
         # How much longer than a node has the functions may run, with what is left of the group.
         self._grace_s = grace_s
-        # They are replaced one by one when they are lost, while the others go on: nobody moves before.
+        # Lost replica groups are replaced one by one, while the others go on: none moves before.
         self._stays = has_replica_groups
         self._scaling = scaling
         self._group = group
@@ -103,7 +103,7 @@ class Resizer:
         return changes + self._group.recruits.refs()
 
     def take(self, ref: Any) -> bool:
-        """One of ``refs`` is ready; False: it was none of them."""
+        """Take in a reference of ``refs`` that is ready; False: it is none of them."""
         if ref is self._nodes.pending:
             try:
                 self._nodes.changed()

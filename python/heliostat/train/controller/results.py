@@ -68,7 +68,7 @@ class ResultBuilder:
             path=spec.storage.path,
             best_checkpoints=best,
             _storage_filesystem=spec.storage.filesystem,
-            # That of rank 0; a replica group that is away at the end of an elastic run is not waited for.
+            # Rank 0's value; a replica group that is away at the end of an elastic run is not waited for.
             return_value=values[min(values)] if values else None,
             config=spec.job.config,
             page=record.page,
@@ -97,7 +97,7 @@ class ResultBuilder:
 
 
 def summary(record: RunRecord) -> str:
-    """One line about the run."""
+    """The run in one line."""
     seconds = (record.finished_at or time.time()) - record.started_at
     sizes = [a.world_size for a in record.attempts]
     size = f"{sizes[-1]} worker{'s' if sizes[-1] != 1 else ''}" if sizes else "no workers"

@@ -52,7 +52,7 @@ from heliostat.train.preemption import PreemptionError
 from heliostat.train.result import Result
 from heliostat.train.view import open_view
 
-# What is done after a failure.
+# Decisions after a failure.
 _RESTART = "restarting from the latest checkpoint"
 _GO_ON = "the other replica groups go on, and this one is replaced"
 _GIVE_UP = "giving up"
@@ -500,7 +500,7 @@ class TrainRun:
                 self.record.stored(event.data["report"])
                 self._note(f"a checkpoint could not be stored: {event.data['error']}")
             elif event.kind == "kept":
-                # What the keepers of leaving nodes had is in memory elsewhere, in a newer state.
+                # The parts that keepers of leaving nodes had are in memory elsewhere, in a newer state.
                 self._keepers.leave(self._resizer.leaving_nodes)
             elif event.kind == "admitted":
                 self._admitted(**event.data)

@@ -101,7 +101,7 @@ def _ranks(record: RunRecord) -> list[dict[str, Any]]:
 
 
 def _attempt(record: RunRecord, attempt: AttemptRecord) -> dict[str, Any]:
-    """One run of the training function; a failure that has ended it is its cause."""
+    """Return the row of a run of the training function; a failure that has ended it is its cause."""
     causes = [f for f in record.failures if f.attempt == attempt.number and not f.went_on]
     cause = causes[-1] if causes else None
     return {

@@ -1,4 +1,4 @@
-"""How many workers an attempt gets."""
+"""The number of workers of an attempt."""
 
 from __future__ import annotations
 

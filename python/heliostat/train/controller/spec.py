@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunSpec:
-    """One ``fit()``."""
+    """The settings of one ``fit()``."""
 
     job: Job
     backend_config: BackendConfig

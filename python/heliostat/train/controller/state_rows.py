@@ -116,7 +116,7 @@ class StateRows:
         if self._written.get(name) == text:
             return
         self._written[name] = text
-        # What is trained is worth more than what is told of it.
+        # A row that cannot be written does not end the training.
         with contextlib.suppress(ray.exceptions.RayError):
             internal_kv._internal_kv_put(f"{self._place}/{name}", text, namespace=NAMESPACE)
             number = name.rpartition("-")[2]

@@ -27,7 +27,7 @@ NAMESPACE = "_train_runs"
 CURVES = "_train_curves"
 # Runs that a cluster knows; those of the oldest go when more begin.
 MAX_RUNS = 100
-# What has changed is written no more often. A state of the run is written at once, and soon what passes
+# The shortest time between two writes of changes. A state of the run is written at once, and soon what passes
 # quickly: a checkpoint that is on its way, a group that is lost or in again.
 _PERIOD_S = 5.0
 _SOON_S = 1.0
@@ -77,7 +77,7 @@ class Told:
         is_first, self._written = not self._written, dict(about)
         about["written_at"] = time.time()
         has_new = self._curves.take()
-        # What is trained is worth more than what is told of it.
+        # A row that cannot be written does not end the training.
         with contextlib.suppress(ray.exceptions.RayError):
             # Before the run itself: whoever knows of it finds its curves, empty at first.
             if has_new or is_first:

@@ -52,7 +52,7 @@ _SAVE_AGAIN_S = 1.0
 
 
 class TrainCoordinator:
-    """One per run. All methods are coroutines: any number of ranks can wait in it."""
+    """The actor that a run's ranks wait in. All methods are coroutines, so any number can wait."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class TrainCoordinator:
         assert attempt is not None
         attempt.group_size = size
         attempt.has_foreign_quorum = not has_quorum
-        # Who is replaced within the attempt begins where the others have begun.
+        # A worker that is replaced within the attempt begins where the others have begun.
         self._publisher.book.held = self._publisher.latest
         assert self._steps is not None
         self._steps.replaces_at_once = True
@@ -175,7 +175,7 @@ class TrainCoordinator:
         return not is_late
 
     async def replica_opened(self, number: int, group: int) -> bool:
-        """One more replica group begins, the next by number; whether there are steps that it can take."""
+        """Begin one more replica group, the next by number; whether there are steps that it can take."""
         attempt, service = self._attempt, self._quorum_service
         if attempt is None or attempt.number != number or attempt.over:
             return False
@@ -219,7 +219,7 @@ class TrainCoordinator:
             return
         was_wanted, was_asked = self._resize, self._resize or self._preemption is not None
         self._resize, self._preemption = wanted, preemption
-        # What was saved when the ranks heard of a node is old when the attempt is to end.
+        # A state that was saved when the ranks heard of a node is old when the attempt is to end.
         if (wanted and not was_wanted) or (preemption is not None and not was_asked):
             self._ask_to_save()
 

@@ -16,7 +16,7 @@ REPORT, COLLECTIVE = "report", "collective"
 
 @dataclass
 class Attempt:
-    """One run of the training function by one group of workers."""
+    """A run of the training function by a group of workers."""
 
     number: int
     world_size: int
@@ -51,7 +51,7 @@ class Attempt:
     # Ranks that went with a node that was taken away, and for whom nobody waits.
     lost: set[int] = field(default_factory=set)
     over: bool = False
-    # It ends behind the checkpoint that was just published: nothing has failed.
+    # The attempt ends behind the checkpoint that was just published: nothing has failed.
     is_dismissed: bool = False
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ class Attempt:
             self.beats.pop(rank, None)
             self.timed_out.pop(rank, None)
             self.offsets.pop(rank, None)
-            # It may have counted a step that the others make anew without its group.
+            # The rank may have counted a step that the others make anew without its group.
             self.meetings[REPORT].withdraw(rank)
         return self.leave(*ranks)
 

@@ -23,7 +23,7 @@ _WORLD_SIZES = "checkpoint_world_sizes"
 
 @dataclass
 class Entry:
-    """One published checkpoint: the name of its folder in the run, and its metrics."""
+    """A published checkpoint: the name of its folder in the run, and its metrics."""
 
     name: str
     metrics: dict[str, Any]

@@ -49,7 +49,7 @@ def open_store() -> tuple[str, int, Any]:
 
 
 class QuorumService:
-    """One attempt's quorum: who waits for an answer, and what is to be told to whom."""
+    """The quorum of an attempt: ranks that wait for an answer, and the messages to send."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class QuorumService:
         self._admitted = admitted
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._pushes: dict[int, asyncio.Queue[Any]] = {}
-        # What newcomers take: by quorum and shard, a reference to the state of the donor.
+        # The state that newcomers take: by quorum and shard, a reference to the state of the donor.
         self._states: dict[tuple[int, int], asyncio.Future[Any]] = {}
         # How many newcomers have not read it yet.
         self._takers: dict[tuple[int, int], int] = {}
@@ -149,7 +149,7 @@ class QuorumService:
     # ---- the driver ----
 
     def opened(self, group: int) -> None:
-        """One more group begins beside the others."""
+        """Begin one more group beside the others."""
         self.quorum.opened(group)
         self.outside.update(self.quorum.ranks(group))
         self._groups += 1

@@ -11,7 +11,7 @@ import asyncio
 
 
 class SaveRound:
-    """One time that the ranks of an attempt are asked."""
+    """A round of asking the ranks of an attempt to save."""
 
     def __init__(self, number: int, world_size: int) -> None:
         self.number = number
@@ -29,7 +29,7 @@ class SaveRound:
             self._is_known.set()
 
     async def target(self, made: int) -> int:
-        """How many steps a rank is to make in all that stands between two, behind ``made``."""
+        """The number of steps, in all, after which a rank saves that has made ``made``."""
         await self._is_known.wait()
         return made if self._target is None else self._target
 

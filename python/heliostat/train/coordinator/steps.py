@@ -14,7 +14,7 @@ _TELL_S = 1.0
 
 
 class StepMonitor:
-    """One attempt's step times.
+    """The step times of an attempt.
 
     A slow rank that is to be replaced is told at once where replica groups go on without it; else it is
     ``due``, and whoever publishes a checkpoint ends the attempt behind it.

@@ -49,7 +49,7 @@ class Watch:
         self._complete = complete
         self._steps = steps
         self._telling: set[asyncio.Task[None]] = set()
-        # What had been done at the end of the training, and since when nothing more has been.
+        # The work done at the end of the training, and the time of the last progress.
         self._last: tuple[Any, float] = (None, 0.0)
         # Per rank: its beats when last looked at, and for how long they have been no more since.
         self._quiet: dict[int, tuple[int, float]] = {}

@@ -1,4 +1,4 @@
-"""Where a worker can be found by the others."""
+"""The address at which the others find a worker."""
 
 from __future__ import annotations
 

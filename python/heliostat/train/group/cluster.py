@@ -18,7 +18,7 @@ _UNITS = {"memory": "bytes of memory", "CPU": "CPU", "GPU": "GPU"}
 
 
 def _fits(resources: dict[str, float], wanted: dict[str, float]) -> int:
-    """How many workers that want ``wanted`` fit into ``resources``."""
+    """The number of workers with ``wanted`` each that fit into ``resources``."""
     counts = [
         math.floor(resources.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items()
     ]
@@ -96,7 +96,7 @@ def _too_little(
 
 
 def room_now(wanted: dict[str, float]) -> int:
-    """How many more workers fit into what is free now, on nodes that stay."""
+    """The number of further workers that fit into what is free now, on nodes that stay."""
     return sum(_fits(row["available"], wanted) for row in staying())
 
 

@@ -34,7 +34,7 @@ _ROOM_S = 2.0
 class Recruit:
     """A worker to be."""
 
-    # Its number in a whole group, which says what the labels of its node must be.
+    # The recruit's number in a whole group, which says what the labels of its node must be.
     place: int
     room: Reservation
     # Ready when it has its room; None: it has it.
@@ -73,17 +73,17 @@ class Recruits:
 
     @property
     def ready(self) -> int:
-        """How many could join now."""
+        """The number of workers that could join now."""
         return sum(r.info is not None for r in self._recruits)
 
     @property
     def starting(self) -> int:
-        """How many have room, and a process that starts."""
+        """The number of workers with room and a process that starts."""
         return sum(r.started is not None for r in self._recruits)
 
     @property
     def with_room(self) -> int:
-        """How many have room."""
+        """The number of workers with room."""
         return self.ready + self.starting
 
     def want(self, places: Sequence[int], together: int = 1) -> None:
@@ -109,7 +109,7 @@ class Recruits:
             else:
                 self._drop_whole(whole)
         while wanted:
-            # What is less than a whole takes the place of one that has died.
+            # A single recruit takes the place of a worker that has died.
             some, wanted = wanted[:together], wanted[together:]
             if 1 < together == len(some):
                 room = Reservation()

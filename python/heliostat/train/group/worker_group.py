@@ -42,7 +42,7 @@ class Worker:
     fresh: bool = True
     # Workers of an elastic group, and those that have moved, have their room one by one.
     room: Reservation | None = None
-    # It takes the place of another, and has not said yet where it runs: it may wait for room.
+    # The worker takes the place of another, and has not said yet where it runs: it may wait for room.
     is_awaited: bool = False
 
 
@@ -70,7 +70,7 @@ class WorkerGroup:
         self._reservation = Reservation()
         self._reserved = 0
         self._starting: list[Any] = []
-        # Of those that start, each its own; None: a part of the group's.
+        # Placement groups of workers that start, each its own; None: a part of the group's.
         self._rooms: list[Reservation | None] = []
         # Nodes that workers leave with the next start, where there is room elsewhere.
         self._left: list[str] = []
@@ -337,7 +337,7 @@ class WorkerGroup:
         return self.results(self.execute_async(function, *args, **kwargs))
 
     def results(self, refs: list[Any]) -> list[Any]:
-        """What calls on several workers return. Raises the first error; those that are alike are not told."""
+        """Return the results of calls on several workers. Raises the first error, others are not told."""
         try:
             found: list[Any] = ray.get(refs)
         except ray.exceptions.RayError:

@@ -1,4 +1,4 @@
-"""How JAX's processes find each other."""
+"""The connection of JAX's processes."""
 
 from __future__ import annotations
 

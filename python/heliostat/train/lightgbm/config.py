@@ -1,4 +1,4 @@
-"""How LightGBM's workers find each other."""
+"""The connection of LightGBM's workers."""
 
 from __future__ import annotations
 

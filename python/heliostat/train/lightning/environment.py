@@ -1,4 +1,4 @@
-"""Where Lightning asks for ranks."""
+"""The environment that Lightning asks for ranks."""
 
 from __future__ import annotations
 

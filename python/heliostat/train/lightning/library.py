@@ -11,7 +11,7 @@ from heliostat.core.platform.extras import missing
 
 
 def _find() -> Any:
-    # What the user has imported already comes first: the classes of the two packages differ.
+    # The package that the user has imported comes first: the classes of the two packages differ.
     names = ["lightning.pytorch", "pytorch_lightning"]
     if "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
         names.reverse()

@@ -18,7 +18,7 @@ class Sender:
     """Hands over parts beside the training, one at a time."""
 
     def __init__(self, session: WorkerSession, rank: int, size: int) -> None:
-        """This worker's parts are number ``rank`` of ``size``."""
+        """Take this worker's parts as number ``rank`` of ``size``."""
         self._session = session
         self._rank, self._size = rank, size
         self._every: int = session.assignment.memory_every or 0

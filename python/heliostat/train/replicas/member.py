@@ -10,7 +10,7 @@ from heliostat.train.replicas.words import Admission, Formation, Progress, Vote
 
 
 class Member:
-    """One rank. Rounds are made one after the other."""
+    """The quorum's rounds at one rank, made one after the other."""
 
     def __init__(self) -> None:
         self.quorum = 0

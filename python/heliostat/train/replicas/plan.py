@@ -67,7 +67,7 @@ class SamplePlan:
         self.epoch, self.position, self.owed = self.epoch + 1, 0, []
 
     def state_dict(self) -> dict[str, object]:
-        """Where it stands."""
+        """The plan's position."""
         return {"epoch": self.epoch, "position": self.position, "owed": list(self.owed)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

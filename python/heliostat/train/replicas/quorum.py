@@ -77,7 +77,7 @@ class Quorum:
         return self._is_gathered() and bool(self._missing_at_the_end())
 
     def incarnation(self, rank: int) -> int:
-        """How often the group of ``rank`` has been lost."""
+        """The number of times that the group of ``rank`` has been lost."""
         return self._incarnations[rank // self._size]
 
     def is_member(self, rank: int) -> bool:
@@ -234,7 +234,7 @@ class Quorum:
         assert self._answers is not None
         if self._over or any(rank not in self._answers for rank in self._living()):
             return []
-        # Who has finished has seen the last round complete, whatever became of it since.
+        # A group that has finished has seen the last round complete, whatever became of it since.
         known = [*self._answers.values(), *self._finished.values()]
         progress = max(known, key=lambda p: (p.round, p.vote is not None), default=Progress(0))
         self._answers = None

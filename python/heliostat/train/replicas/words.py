@@ -50,7 +50,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a member has come: its last complete round, and the vote of it."""
+    """The progress of a member: its last complete round, and the vote of it."""
 
     round: int
     vote: Vote | None = None
@@ -95,7 +95,7 @@ class Arrival:
     step: int
     round: int = 0
     counts: tuple[int, int] = (0, 0)
-    # It comes since the training is over: it waits for groups that are being replaced.
+    # The announcement comes since the training is over: the group waits for groups that are being replaced.
     last: bool = False
 
 

@@ -1,1 +1,1 @@
-"""Where the time of a step goes, on each rank: taken in the workers, compared by the coordinator."""
+"""The time of a step by phase, on each rank: taken in the workers, compared by the coordinator."""

@@ -54,7 +54,7 @@ class HostMoments:
 
 
 class StepClock:
-    """One per attempt; told by the thread of the training function, read by the control thread."""
+    """Step times of an attempt; written by the training function's thread, read by the control thread."""
 
     def __init__(self, moments: Moments | None = None) -> None:
         self.moments: Moments = moments or HostMoments()

@@ -200,7 +200,7 @@ class Pace:
 
 
 def compared(times: StepTimes, all_times: list[StepTimes]) -> float:
-    """How many times the others' median a rank's own time is; 1 where there are no others."""
+    """The ratio of a rank's own time to the others' median; 1 where there are no others."""
     others = [t.own for t in all_times if t.rank != times.rank]
     median = statistics.median(others) if others else times.own
     return times.own / median if median > 0 else 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What a rank does in a step. "forward" is all that is nothing else: the forward pass, the loss, and what
+# Phases of a rank in a step. "forward" is all that is nothing else: the forward pass, the loss, and what
 # the loop does besides. "communication" is waiting for other ranks: in collectives and at reports.
 PHASES = ("data", "forward", "backward", "communication", "optimizer", "report")
 DATA, FORWARD, BACKWARD, COMMUNICATION, OPTIMIZER, REPORT = range(len(PHASES))
@@ -16,7 +16,7 @@ class Beat:
 
     # Steps that this rank has taken in the attempt.
     steps: int
-    # What it does now, and for how many seconds it has.
+    # The rank's present phase, and its seconds so far.
     phase: int
     phase_s: float
     # Steps since the last beat, and the seconds that they spent in each phase.

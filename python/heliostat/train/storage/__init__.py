@@ -1,1 +1,1 @@
-"""Where a run keeps its files: a local or shared folder, or any ``pyarrow.fs`` filesystem."""
+"""Storage of a run's files: a local or shared folder, or any ``pyarrow.fs`` filesystem."""

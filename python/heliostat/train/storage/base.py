@@ -62,7 +62,7 @@ class Storage(ABC):
         return self.filesystem or LocalFileSystem()
 
     def build_checkpoint_path_from_name(self, checkpoint_name: str) -> str:
-        """Where the checkpoint of that name lies."""
+        """Return the path of the checkpoint of that name."""
         return self.join(checkpoint_name)
 
     # ---- files ----

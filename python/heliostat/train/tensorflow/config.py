@@ -1,4 +1,4 @@
-"""How TensorFlow's processes find each other."""
+"""The connection of TensorFlow's processes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class TorchConfig(BackendConfig):
-    """How ``torch.distributed`` is initialised on the workers.
+    """The settings with which ``torch.distributed`` is initialised on the workers.
 
     Attributes:
         backend: "gloo", "nccl" or another one that torch knows. Default None: nccl with GPUs,
@@ -228,7 +228,7 @@ class Lighthouse:
         self._server: Any = None
 
     def address(self) -> str:
-        """Where managers reach it; starts it at first. Raises ImportError without torchft."""
+        """The lighthouse's address for managers; starts it at first. Raises ImportError without torchft."""
         if self._server is None:
             try:
                 from torchft.coordination import (  # type: ignore[import-not-found,unused-ignore] # optional

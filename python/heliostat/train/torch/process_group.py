@@ -126,7 +126,7 @@ def leave() -> None:
 
 @contextlib.contextmanager
 def leaving_group_on_failure() -> Iterator[None]:
-    """When the training function fails, close the connections: peers that wait for us see it."""
+    """Close the connections when the training function fails: peers that wait for us see it."""
     from heliostat.train.torch import timing
     from heliostat.train.torch.stuck import explained
 

@@ -19,7 +19,7 @@ _SIGNS = (
 )
 
 
-# What stands between the function and torch, or calls the function.
+# Modules between the function and torch, or that call the function.
 _OURS = ("/train/worker/actor.py", "/train/torch/process_group.py", "/train/torch/timing.py")
 
 

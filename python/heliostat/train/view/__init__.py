@@ -1,4 +1,4 @@
-"""How a run is seen: a live view in the terminal, plain lines without one, a page at the end."""
+"""Views of a run: a live view in the terminal, plain lines without one, a page at the end."""
 
 from __future__ import annotations
 

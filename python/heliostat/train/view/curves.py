@@ -36,7 +36,7 @@ class _Series:
 
 
 def curves(record: RunRecord) -> str:
-    """One chart per numeric metric; nested ones as ``a/b``."""
+    """Return a chart per numeric metric; nested ones as ``a/b``."""
     series: dict[str, _Series] = {}
     for row in record.reports:
         for key, value in numbers(row.metrics):

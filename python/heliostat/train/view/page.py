@@ -18,7 +18,7 @@ from heliostat.train.view.text import metrics_text
 from heliostat.train.view.timeline import timeline
 
 _MAX_ROWS = 200
-# Of a configuration: how deep it is shown, and how many characters of a text.
+# Limits of a shown configuration: its depth, and the characters of a text.
 _MAX_DEPTH, _MAX_TEXT = 6, 400
 
 

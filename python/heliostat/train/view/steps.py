@@ -1,4 +1,4 @@
-"""Where the time of a step goes: a bar for each rank, in the colours of its phases."""
+"""The chart of step times: a bar for each rank, in the colours of its phases."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def number(value: float) -> str:
 
 
 def pace(per_second: float) -> str:
-    """How often, in words: ``12.5/s``, or ``one every 4.2 s``."""
+    """A rate in words: ``12.5/s``, or ``one every 4.2 s``."""
     if per_second >= 1:
         return f"{per_second:.3g}/s"
     return f"one every {1 / per_second:.3g} s"

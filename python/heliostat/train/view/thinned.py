@@ -19,7 +19,7 @@ class Thinned(Generic[P]):
     """
 
     def __init__(self, most: int, points: Iterable[tuple[P, float]] = ()) -> None:
-        # Of each stretch two points, and the last of all.
+        # Two points of each stretch are kept, and the last of all.
         self._most = (most - 1) // 4 * 2
         self._length = 1  # of a stretch that is full, in points
         self._filled = 0  # points in the last stretch

@@ -114,7 +114,7 @@ class Control:
         for i, entry in enumerate(frames):
             if entry.filename in _CALLERS:
                 first = i + 1
-        # What takes the times of steps stands between the function and torch, and is neither.
+        # The code that takes the times of steps stands between the function and torch, and is neither.
         shown = [entry for entry in frames[first:] if entry.filename != _TIMING]
         text = "".join(traceback.StackSummary.from_list(shown).format())
         return text + stacks_of_children(self._place)

@@ -16,14 +16,14 @@ _MAX_CHILDREN = 16
 
 @dataclass(frozen=True)
 class Place:
-    """Where a worker's stack can be had: its node and its process."""
+    """The place at which a worker's stack can be read: its node and its process."""
 
     node_id: str
     pid: int
 
 
 def own_place(node_id: str) -> Place:
-    """Where this worker's stack can be had."""
+    """The place at which this worker's stack can be read."""
     return Place(node_id, os.getpid())
 
 

@@ -26,7 +26,7 @@ from heliostat.train.worker.uploads import Uploads
 
 
 class WorkerSession(Session):
-    """One per attempt and worker. `report` may be called from any thread of the function."""
+    """The session of a worker in an attempt. `report` may be called from any thread of the function."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""How XGBoost's workers find each other."""
+"""The connection of XGBoost's workers."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def _show(
     if filter_op:
         rows = [row for row in rows if _holds(row, filter_op, known)]
     for name in reversed(sort or []):
-        # What a row lacks comes last, whichever way.
+        # Rows without the value come last, whichever way.
         has = sorted(
             (row for row in rows if row.get(name) is not None),
             key=lambda row: _key(row[name]),

@@ -14,7 +14,7 @@ __all__ = [
     "resource_dict_to_pg_factory",
 ]
 
-# What an error says can be written.
+# The forms that an error message lists.
 FORMS = (
     "a dict such as {'cpu': 1}, a PlacementGroupFactory, a ScalingConfig, or a function of the config that "
     "returns one of them"
@@ -22,7 +22,7 @@ FORMS = (
 
 
 def as_resources(resources: object) -> PlacementGroupFactory:
-    """One of the forms in which programs write what a trial takes.
+    """Read the resources of a trial from any of the forms that programs write.
 
     Args:
         resources: A ``PlacementGroupFactory``; a dict such as ``{"cpu": 1, "gpu": 0.5}``, whose other

@@ -14,7 +14,7 @@ from heliostat.tune.stopper import flattened
 if TYPE_CHECKING:
     from heliostat.tune.runner.trial import Trial
 
-# What Comet would gather of the driver, which says nothing of a trial.
+# Comet's records of the driver, which say nothing of a trial.
 OFF = (
     "auto_output_logging",
     "log_git_metadata",

@@ -43,7 +43,7 @@ class Templates:
 
 
 class EventFile:
-    """One file of events in a trial's folder."""
+    """A file of events in a trial's folder."""
 
     def __init__(self, folder: str) -> None:
         os.makedirs(folder, exist_ok=True)

@@ -266,7 +266,7 @@ def _write_table(path: str, names: Iterable[str], reports: list[Report]) -> None
 
 
 def _whole_lines(path: str) -> int:
-    """How many lines a file has, after a torn last one was cut off."""
+    """The number of lines of a file, after a torn last one was cut off."""
     try:
         with open(path, "r+b") as file:
             data = file.read()

@@ -10,7 +10,7 @@ from typing import Any
 from heliostat.tune.aliases import Report
 from heliostat.tune.stopper import flattened
 
-# What says where a trial ran, and when.
+# Values that say where a trial ran, and when.
 SYSTEM = ("date", "hostname", "node_ip", "pid")
 NAMES = ("experiment_tag", "trial_id")
 

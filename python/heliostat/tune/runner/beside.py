@@ -19,7 +19,7 @@ logger = logging.getLogger("heliostat")
 
 # LIMIT-1: what may wait; who tells more waits, too.
 LINE = 20_000
-# What is told travels in batches: one begins when so much waits, or so long after the first.
+# Events travel in batches: one begins when so many wait, or so long after the first.
 BATCH, GATHER_S = 2000, 0.05
 
 Told = tuple[str, dict[str, Any]]  # a hook and its arguments

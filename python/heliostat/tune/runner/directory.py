@@ -1,4 +1,4 @@
-"""Where the searches of a cluster lie, kept by its head so that ``heliostat why`` finds their trials."""
+"""The folders of a cluster's searches, kept by its head so that ``heliostat why`` finds their trials."""
 
 from __future__ import annotations
 

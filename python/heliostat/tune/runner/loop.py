@@ -47,7 +47,7 @@ SEARCHER_WAIT_S = 0.05  # between questions to a searcher that has nothing now
 # A wait looks at each open call, about 0.8 us. Where there are so many, they are listened to instead.
 MANY = 50
 CONCURRENT_MAX = 10_000
-# What every process of a trial loads, and for how many trials a process is made that has it loaded already.
+# Modules that each process of a trial loads, and the number of trials from which one has them loaded.
 WARM, WORTH = "heliostat.tune.trainable.actor", 8
 # Trials that may wait, where nothing learns from them, so that a cluster grows fast.
 AUTO_PENDING_MIN = 200
@@ -185,7 +185,7 @@ class Loop:
             for hook in hooks_of(one):
                 self._told.setdefault(hook, []).append(one)
         self._may_change = any(_is_of_program(one) for one in self._told.get("on_trial_result", ()))
-        # What they do with a checkpoint they do while it is there.
+        # Callbacks use a checkpoint while it is there.
         self._copies_checkpoints = any(
             isinstance(one, LoggerCallback)
             and type(one).log_trial_save is not LoggerCallback.log_trial_save
@@ -228,7 +228,7 @@ class Loop:
         return fits or self._waiting() < self._pending_max
 
     def _suggested_pending(self) -> int:
-        """How many trials may wait: as the variable says, or as the searcher and the cluster suggest."""
+        """The number of trials that may wait: the variable's, or what searcher and cluster suggest."""
         wanted = self._variables.pending_max
         if wanted is not None:
             return wanted
@@ -237,7 +237,7 @@ class Loop:
         return max(AUTO_PENDING_MIN, int(ray.cluster_resources().get("CPU", 1.0) * 1.1))
 
     def _waiting(self) -> int:
-        """How many of the trials that were begun have to wait for resources."""
+        """The number of begun trials that have to wait for resources."""
         if not self._pending_max:
             return 0
         left, waiting = dict(self._cluster), 0
@@ -522,7 +522,7 @@ class Loop:
     def _lost(self, place: Place, error: RayError) -> None:
         """The actor died, or its constructor raised."""
         if isinstance(error, ObjectLostError) and self._objects.pop(place.handed or "", None):
-            # It never began: what it was to be handed is gone, and is in the storage.
+            # The run never began: the object that it was to get is gone, and is in the storage.
             self._left(place)
             self._end_actor(place.actor, place.group)
             self._search.postponed(place.trial)

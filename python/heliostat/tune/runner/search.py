@@ -18,12 +18,12 @@ from heliostat.tune.schedulers.trial_scheduler import TrialScheduler
 from heliostat.tune.search.searcher import Searcher
 from heliostat.tune.stopper import Stopper
 
-# What a running trial is told after a result.
+# Answers to a running trial after a result.
 CONTINUE, STOP, PAUSE = "CONTINUE", "STOP", "PAUSE"
 
 
 class Source(Protocol):
-    """Where new trials come from."""
+    """The source of new trials."""
 
     total: int | None  # how many there will be; None: unknown
 
@@ -88,7 +88,7 @@ class Search:
 
     @property
     def live_count(self) -> int:
-        """How many trials have not ended."""
+        """The number of trials that have not ended."""
         return len(self._live)
 
     @property
@@ -287,7 +287,7 @@ class Search:
         self.source.on_complete(trial, failed=False)
 
 
-# What is added to each report.
+# Values that are added to each report.
 ADDED = frozenset(
     (
         "checkpoint_dir_name",

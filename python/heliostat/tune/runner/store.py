@@ -106,7 +106,7 @@ class Store:
                 kept,
             )
         _write(os.path.join(self.folder, TUNER), cloudpickle.dumps(settings))
-        # What one flush brings to the disk is one write, for which others may run.
+        # A flush is one write, during which other threads may run.
         self._journal = open(journal, "ab", BUFFER)  # noqa: SIM115 # closed by close()
         if self._mirror is not None:
             self._mirror.begin(is_there=goes_on)
@@ -114,7 +114,7 @@ class Store:
             _complete(self.folder, self.has_tables)
 
     def checkpoint_path(self, trial: Trial, name: str) -> str:
-        """Where a checkpoint of a trial lies."""
+        """The path of a trial's checkpoint."""
         if self.storage is not None:
             return self.storage.join(trial.folder, name)
         return os.path.join(self.folder, trial.folder, name)
@@ -352,7 +352,7 @@ def read_trials(folder: str) -> list[Trial]:
 
 
 def _moved(path: str, folder: str) -> str:
-    """Where a checkpoint lies now, if its search was moved or copied since it was written down."""
+    """The path of a checkpoint now, if its search was moved or copied since it was written down."""
     if not os.path.isabs(path) or path.startswith(os.path.join(folder, "")):
         return path
     here = os.path.join(folder, *path.split(os.sep)[-2:])  # of a trial's folder
@@ -360,7 +360,7 @@ def _moved(path: str, folder: str) -> str:
 
 
 def _came(trial: Trial) -> tuple[int, float]:
-    """How far a trial had come at its latest checkpoint, in a journal that does not say so."""
+    """The iteration and time of a trial at its latest checkpoint, in a journal without them."""
     last = trial.checkpoints[-1][1] if trial.checkpoints else {}
     return int(last.get("training_iteration", 0)), float(last.get("time_total_s", 0.0))
 

@@ -42,7 +42,7 @@ class Handed(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class Trial:
-    """One configuration. Schedulers and callbacks are given these.
+    """A trial: a configuration and its state. Schedulers and callbacks are given these.
 
     Attributes:
         trainable_name: Of what runs.
@@ -184,8 +184,9 @@ class Trial:
         return path if self.error_text and os.path.exists(path) else None
 
     def error_line(self) -> str:
-        """Its last error in a line: the first paragraph of the message, since advice and tracebacks of
-        other processes may follow.
+        """The trial's last error in a line: the first paragraph of the message.
+
+        Advice and tracebacks of other processes may follow it.
         """
         error = self.error
         while isinstance(error, RayTaskError) and error.cause is not None:

@@ -1,4 +1,4 @@
-"""Where configurations come from: search spaces, random and grid search, searchers that learn."""
+"""Sources of configurations: search spaces, random and grid search, searchers that learn."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Domain:
         self.sampler = sampler
 
     def get_sampler(self) -> "Sampler":
-        """How values are drawn."""
+        """Return the sampler that draws values."""
         if self.sampler is not None:
             return self.sampler
         assert self.default_sampler_cls is not None
@@ -99,12 +99,12 @@ class Domain:
 
 
 class Sampler:
-    """How a value of a domain is drawn."""
+    """A way to draw a value of a domain."""
 
     def sample(
         self, domain: Domain, config: object = None, size: int = 1, random_state: object = None
     ) -> Any:
-        """One value of the domain, or a list of ``size``; the arguments are those of ``Domain.sample``."""
+        """Draw a value of the domain, or a list of ``size``; the arguments are those of ``Domain.sample``."""
         rng = generator(random_state)
         drawn = [
             domain.cast(self._draw(domain, rng, config[i] if isinstance(config, list) else config))
@@ -120,7 +120,7 @@ class Sampler:
 
 
 class BaseSampler(Sampler):
-    """One that has no distribution."""
+    """A sampler without a distribution."""
 
     def __str__(self) -> str:
         return "Base"
@@ -329,7 +329,7 @@ class Integer(_Numeric):
 
 
 class _OneOf(Uniform):
-    """One of the categories, each as likely."""
+    """A draw from the categories, each as likely."""
 
     def _draw(self, domain: Any, rng: _Numbers, config: object) -> object:
         np = required("numpy", "Search spaces", "tune")
@@ -341,7 +341,7 @@ class _OneOf(Uniform):
 
 
 class Categorical(Domain):
-    """One of some values."""
+    """A domain of some values."""
 
     default_sampler_cls = _OneOf
 
@@ -458,7 +458,7 @@ class _BackwardsCompatibleNumpyRng:
 
     @property
     def rng(self) -> object:
-        """Where the numbers come from."""
+        """The generator of the numbers."""
         return self._rng
 
     @property

@@ -47,7 +47,7 @@ class SearchAlgorithm:
 
     @property
     def total_samples(self) -> int:
-        """How many trials the experiments have; ``sys.maxsize``: without end."""
+        """The number of trials of the experiments; ``sys.maxsize``: without end."""
         return self._total
 
     def set_search_properties(

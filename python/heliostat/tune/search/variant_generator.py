@@ -93,7 +93,7 @@ def _grids(found: Iterable[tuple[Path, object]]) -> list[tuple[Path, list[object
 
 
 def grid_size(space: object) -> int:
-    """How many configurations one sample of the space makes."""
+    """The number of configurations that one sample of the space makes."""
     size = 1
     for _, value in unresolved(space):
         if _is_grid(value):
@@ -104,7 +104,7 @@ def grid_size(space: object) -> int:
 def variants(
     space: Mapping[str, object], random_state: object = None, constant_grid_search: bool = False
 ) -> Iterator[tuple[Config, dict[Path, object]]]:
-    """One sample: each combination of the grids, with the values that were chosen in it."""
+    """Yield the variants of a sample: each combination of the grids, with the values chosen in it."""
     rng = generator(random_state)
     found = list(unresolved(space))
     grids = _grids(found)

@@ -1,4 +1,4 @@
-"""When trials, or a whole search, have run for long enough."""
+"""Stoppers: rules that end trials, or a whole search."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from heliostat.tune.trainable.trainable import Trainable
 
 
 class ClassRun:
-    """One run of a ``Trainable``; another one may take over its object."""
+    """A run of a ``Trainable``; another one may take over its object."""
 
     def __init__(
         self, trainable: type[Trainable], spec: Spec, earlier: Trainable | None = None
@@ -44,7 +44,7 @@ class ClassRun:
                 raise RestoreFailed from error
 
     def next(self, decision: str | None) -> Batch:
-        """One more step."""
+        """Make one more step."""
         try:
             result = self.object.train()
             every = self.spec.checkpoint_frequency

@@ -31,7 +31,7 @@ class Stopped(SystemExit):
 
 
 class FunctionRun:
-    """One run of a function."""
+    """A run of a function."""
 
     def __init__(self, function: Callable[[Config], object], spec: Spec) -> None:
         self.spec, self.checkpoint = spec, spec.checkpoint

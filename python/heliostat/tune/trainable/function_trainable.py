@@ -112,7 +112,7 @@ class FunctionTrainable(Trainable):
         return resources_of(cls.function, config)
 
 
-# What Timing adds for each step.
+# Values that Timing adds for each step.
 _COUNTED = frozenset(
     (
         "done",

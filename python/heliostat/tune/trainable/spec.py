@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spec:
-    """One run of a trial."""
+    """The description of a run of a trial."""
 
     trial_id: str
     trial_name: str

@@ -72,12 +72,12 @@ class Timing:
 
 
 def counts_of(metrics: Report) -> dict[str, float]:
-    """How much was counted up to a result, by the names of the totals."""
+    """The counts up to a result, by the names of the totals."""
     found = {total: metrics.get(total) for total in COUNTED.values()}
     return {total: count for total, count in found.items() if isinstance(count, int | float)}
 
 
-# What trainables report of a step, and where its sum stands in their results.
+# Values that trainables report of a step, and the names of their sums in results.
 COUNTED = {TIMESTEPS_THIS_ITER: TIMESTEPS_TOTAL, EPISODES_THIS_ITER: EPISODES_TOTAL}
 
 HOSTNAME = socket.gethostname()

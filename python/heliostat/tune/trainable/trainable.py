@@ -273,7 +273,7 @@ class Trainable:
 
     @property
     def iteration(self) -> int:
-        """How many steps the trial has made."""
+        """The number of steps that the trial has made."""
         return self._timing.iteration
 
     training_iteration = iteration

@@ -28,7 +28,7 @@ class MyTrainableClass(Trainable):
         self.timestep, self.restored = 0, False
 
     def step(self) -> Report:
-        """One step of the curve."""
+        """Make a step along the curve."""
         config = self.config
         fails = config.get("mock_error", False) and self.timestep > 0
         if fails and (config.get("persistent_error", False) or not self.restored):

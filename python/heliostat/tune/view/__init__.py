@@ -1,1 +1,1 @@
-"""How a search is seen: a table in the terminal while it runs, a page in its folder at the end."""
+"""Views of a search: a table in the terminal while it runs, a page in its folder at the end."""

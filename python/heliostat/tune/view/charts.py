@@ -220,7 +220,7 @@ def _times(height: float, span: float) -> str:
 
 
 def _places(column: Sequence[Any]) -> tuple[list[float], str, str]:
-    """Where each value stands on its axis, from 0 to 1, and what stands at the axis' ends."""
+    """The place of each value on its axis, from 0 to 1, and the labels of the axis' ends."""
     numbers = [value for value in column if _is_number(value)]
     if len(numbers) == len(column):
         low, high = min(numbers), max(numbers)

@@ -1,4 +1,4 @@
-"""How much of the differences between trials each parameter explains by itself."""
+"""Importance of parameters: the part of the differences between trials that each explains."""
 
 from __future__ import annotations
 

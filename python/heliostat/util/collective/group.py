@@ -1,4 +1,4 @@
-"""One group in one process: a process group of ``torch.distributed`` beside the default one.
+"""A group in one process: a process group of ``torch.distributed`` beside the default one.
 
 Rank 0 serves the store at which the ranks meet; its address stands in the cluster's key-value store
 until the group ends.
@@ -121,7 +121,7 @@ class Group:
             self._group.allreduce([own], _OPS[op]).wait()
 
     def reduce(self, tensor: Any, dst_rank: int, op: ReduceOp) -> None:
-        """One rank gets the reduction of all; the tensors of the others stay as they are."""
+        """Give one rank the reduction of all; the tensors of the others stay as they are."""
         if self.rank == dst_rank:
             with _contiguous(tensor) as (own,):
                 self._group.reduce(own, dst_rank, _OPS[op]).wait()
@@ -204,7 +204,7 @@ def _alias(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _span(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """Where the memory of an array's elements begins and ends."""
+    """The begin and end of the memory of an array's elements."""
     if not array.size:
         return array.ctypes.data, array.ctypes.data
     steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]

@@ -35,7 +35,7 @@ class Backend(str):
 
 
 class ReduceOp(Enum):
-    """How the tensors of the ranks become one, element by element.
+    """The operation that makes one tensor of those of the ranks, element by element.
 
     Examples:
         >>> from ray.util.collective.types import ReduceOp

@@ -68,7 +68,7 @@ class RayDaskCallback(Callback):  # type: ignore[misc] # Dask has no types
         6
     """
 
-    # Of the callbacks that are entered or registered.
+    # The callbacks that are entered or registered.
     ray_active: set[RayCallback] = set()  # noqa: RUF012 - the class's name for it is Ray's
 
     def __init__(self, **kwargs: Any) -> None:
@@ -95,7 +95,7 @@ class RayDaskCallback(Callback):  # type: ignore[misc] # Dask has no types
         """After all tasks were submitted; ``object_refs`` are those of the results."""
 
     def _ray_finish(self, result: Any) -> None:
-        """When the results are there."""
+        """Called when the results are there."""
 
     @property
     def _ray_callback(self) -> RayCallback:

@@ -14,7 +14,7 @@ TOKENS_USUAL = 16
 
 @dataclass(frozen=True)
 class Model:
-    """Where a model and its tokenizer are, and the engine that is to load it, with the engine's options."""
+    """A model and its tokenizer by their paths, and the engine that is to load it, with its options."""
 
     source: str
     tokenizer: str | None = None  # default: where the model is
@@ -24,7 +24,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How an answer is drawn; ``max_tokens=None``: to the end of the model's context."""
+    """Settings of the drawing of an answer; ``max_tokens=None``: to the end of the model's context."""
 
     max_tokens: int | None = None
     temperature: float = 1.0
@@ -46,7 +46,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Completion:
-    """How a prompt went on, or the vectors that were asked for."""
+    """The completion of a prompt, or the vectors that were asked for."""
 
     prompt: str
     prompt_tokens: list[int]
@@ -61,7 +61,7 @@ class Batches(Protocol):
     """The methods that datasets need of an engine."""
 
     async def complete(self, prompt: str | list[int], params: dict[str, Any]) -> Completion:
-        """How a text, or tokens, go on, with parameters in the names of the engine's package."""
+        """Complete a text, or tokens, with parameters in the names of the engine's package."""
 
     async def pool(self, prompt: str | list[int], task: str, params: dict[str, Any]) -> Completion:
         """The vectors of a text, or of tokens, for a task such as "embed"."""
@@ -80,7 +80,7 @@ class Engine(Protocol):
         """Return the state of a text that it has read, for ``generate`` of another engine of the model."""
 
     def generate(self, prompt: str, sampling: Sampling, read: Any = None) -> AsyncIterator[Piece]:
-        """How a text goes on, which another engine may have read. Who stops reading has it stop."""
+        """Yield the pieces of a completion, whose prompt another engine may have read; closing ends it."""
 
     async def embed(self, texts: list[str]) -> tuple[list[list[float]], int]:
         """A vector for each, and the tokens of all."""
@@ -115,7 +115,7 @@ class Stops:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """How much of its end may be the beginning of a stop."""
+    """The length of the text's end that may be the beginning of a stop."""
     longest = min(len(stop) - 1, len(text))
     return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)
 

@@ -21,7 +21,7 @@ class SGLangEngine:
         self._engine = package.Engine(model_path=model.source, **model.options)
 
     async def complete(self, prompt: str | list[int], params: dict[str, Any]) -> Completion:
-        """How a prompt goes on, with SGLang's sampling parameters."""
+        """Complete a prompt, with SGLang's sampling parameters."""
         given = {"prompt": prompt} if isinstance(prompt, str) else {"input_ids": prompt}
         out = await self._engine.async_generate(**given, sampling_params=params)
         about = out.get("meta_info", {})

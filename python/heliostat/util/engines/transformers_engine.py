@@ -93,7 +93,7 @@ class TransformersEngine:
     async def generate(
         self, prompt: str, sampling: Sampling, read: Any = None
     ) -> AsyncIterator[Piece]:
-        """How a text goes on."""
+        """Yield the pieces of a completion."""
         tokens = self._encoded(prompt)
         loop = asyncio.get_running_loop()
         came: asyncio.Queue[Piece | BaseException | None] = asyncio.Queue()
@@ -178,7 +178,7 @@ class TransformersEngine:
         return {one for one in (*several, self._tokenizer.eos_token_id) if one is not None}
 
     async def complete(self, prompt: str | list[int], params: dict[str, Any]) -> Completion:
-        """How a prompt goes on, with parameters of ``generate`` and vLLM's names of the usual ones.
+        """Complete a prompt, with parameters of ``generate`` and vLLM's names of the usual ones.
 
         Prompts that wait while others are gone on with do so together, where their parameters are the same.
         """

@@ -10,7 +10,7 @@ from typing import Any
 
 from heliostat.util.engines.engine import Completion, Model, Piece, Sampling
 
-# What a reader's answer says of itself.
+# Fields of a reader's answer that describe it.
 _PLACES = ("remote_engine_id", "remote_block_ids", "remote_host", "remote_port")
 
 
@@ -78,7 +78,7 @@ class VLLMEngine:
             yield Piece(new, asked, len(made.token_ids), made.finish_reason)
 
     async def complete(self, prompt: str | list[int], params: dict[str, Any]) -> Completion:
-        """How a prompt goes on, with vLLM's ``SamplingParams``."""
+        """Complete a prompt, with vLLM's ``SamplingParams``."""
         given = prompt if isinstance(prompt, str) else {"prompt_token_ids": prompt}
         parameters = self._vllm.SamplingParams(**params)
         async for out in self._engine.generate(given, parameters, uuid.uuid4().hex):

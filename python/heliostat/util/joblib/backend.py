@@ -21,7 +21,7 @@ class RayBackend(MultiprocessingBackend):  # type: ignore[misc] # joblib has no 
         self._ray_remote_args = ray_remote_args
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """How many processes ``n_jobs`` means: a negative number counts from the cluster's CPUs."""
+        """The number of processes that ``n_jobs`` means: a negative number counts from the cluster's CPUs."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs is None:

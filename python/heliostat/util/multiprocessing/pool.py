@@ -403,7 +403,7 @@ class Pool:
         return UnorderedIMapIterator(feeder, _unwrap, self._ahead())
 
     def _ahead(self) -> int:
-        """How many chunks are under way at most: for each actor one that runs and one that waits."""
+        """The largest number of chunks under way: for each actor one that runs and one that waits."""
         return 2 * len(self._actors)
 
     def _feeder(

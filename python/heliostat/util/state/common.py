@@ -75,7 +75,7 @@ def _check_timeout(timeout: object) -> None:
 
 @dataclass
 class ListApiOptions:
-    """How rows are listed: those for which all filters hold.
+    """Options of a list of rows: those for which all filters hold.
 
     Args:
         limit: How many rows at most, up to 10,000. Default 100.
@@ -130,7 +130,7 @@ class ListApiOptions:
 
 @dataclass
 class GetApiOptions:
-    """How one row is asked for.
+    """Options of a request for one row.
 
     Args:
         timeout: Seconds. Default 30.
@@ -151,7 +151,7 @@ class GetApiOptions:
 
 @dataclass
 class SummaryApiOptions:
-    """How rows are counted.
+    """Options of a count of rows.
 
     Args:
         timeout: Is checked and not used: who does not answer is waited for 10 seconds.

@@ -25,11 +25,11 @@ from heliostat.util.commands import add_address, exit_code, session
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _ROWS_MAX = 10_000
-# Of the levels of gzip one that packs logs four times as quickly as the usual one, a seventh larger.
+# A level of gzip that packs logs four times as quickly as the usual one, a seventh larger.
 _COMPRESSION = 3
 # So many files a node reads before they are packed.
 _AHEAD = 8
-# Of a longer file the end is packed.
+# Bytes at most of a file; of a longer one the end is packed.
 _FILE_MAX = 64 << 20
 _STATES: dict[str, Callable[..., list[Any]]] = {
     "nodes": state.list_nodes,

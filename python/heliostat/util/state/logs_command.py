@@ -166,7 +166,7 @@ def _when(file: dict[str, Any]) -> str:
 
 
 def _owner(owner: dict[str, Any] | None, width: int | None) -> str:
-    """What prints into a file; in a terminal an actor's name or class without its id."""
+    """Return the owner of a file; in a terminal an actor's name or class without its id."""
     if not owner:
         return ""
     if owner.get("actor_id"):

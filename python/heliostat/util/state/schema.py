@@ -251,7 +251,7 @@ class JobSchema(StateSchema):
             self["driver_info"] = _DriverInfo(driver)
 
 
-# Of columns: shown always or in detail only, whether rows can be chosen by them, and how people read them.
+# Attributes of columns: shown always or in detail only, usable in filters, and their form for people.
 FILTER = {"detail": False, "filterable": True, "format_fn": None}
 SHOWN = {"detail": False, "filterable": False, "format_fn": None}
 DETAIL = {"detail": True, "filterable": False, "format_fn": None}

@@ -1,4 +1,4 @@
-"""What ``top`` shows of a look at the cluster: lines of texts, each text with a style."""
+"""The picture that ``top`` shows of the cluster: lines of texts, each text with a style."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class Look:
 
 @dataclass
 class View:
-    """How the calls are sorted."""
+    """The order of the calls."""
 
     sort: str = "running"
     is_reversed: bool = False
 
 
-# What calls can be sorted by: the heads of their table, each with its key, the first to be shown the least.
+# The orders of calls: the heads of their table, each with its key, the first to be shown the least.
 SORTS: dict[str, Callable[[Calls], tuple[float, ...]]] = {
     "running": lambda one: (-one.running, -one.waiting, -(one.rate or 0)),
     "waiting": lambda one: (-one.waiting,),

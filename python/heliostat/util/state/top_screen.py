@@ -94,7 +94,7 @@ class _Watch:
 
 
 class _Screen:
-    """What is drawn, and what keys do to it."""
+    """The screen, and the effect of keys on it."""
 
     def __init__(self, screen: Any, watch: _Watch) -> None:
         self._screen = screen

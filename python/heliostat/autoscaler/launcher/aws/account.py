@@ -32,7 +32,7 @@ _TRUST = {
         }
     ],
 }
-# What an autoscaler does, and no more.
+# The rights that an autoscaler needs, and no more.
 _RIGHTS = {
     "Version": "2012-10-17",
     "Statement": [
@@ -59,7 +59,7 @@ _RIGHTS = {
 
 
 def key_file(cluster_name: str, region: str) -> Path:
-    """Where the key is kept that opens the machines of a cluster whose file names none."""
+    """The file of the key for the machines of a cluster whose file names none."""
     return folder() / f"{cluster_name}.{region}.pem"
 
 

@@ -32,7 +32,7 @@ _ELSEWHERE = (
 # How long EC2 may not know yet of a profile that was just made, in seconds.
 _PROFILE_S = 60.0
 _PROFILE_LOOK_S = 3.0
-# What of a machine's memory its node offers to tasks.
+# The part of a machine's memory that its node offers to tasks.
 _MEMORY_PART = 0.7
 
 
@@ -238,7 +238,7 @@ def _tags(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _subnets(machine: Mapping[str, Any]) -> list[str]:
-    """Where such a machine may be, in order; "": a network interface of the file says so."""
+    """The subnets that such a machine may be in, in order; "": a network interface of the file says so."""
     named = machine.get("SubnetIds") or [machine.get("SubnetId", "")]
     return [str(one) for one in named]
 

@@ -20,7 +20,7 @@ _KEYS = (
     "security_group",
     "use_internal_ips",
 )
-# What the launcher says of each machine by itself.
+# Fields of EC2's request that the launcher sets by itself.
 _OURS = ("MinCount", "MaxCount")
 
 

@@ -174,7 +174,7 @@ class CategoricalLoss(torch.autograd.Function):  # type: ignore[name-defined] # 
         gain = advantage * ratio
         clipped = advantage * ratio.clamp(1 - config.clip_param, 1 + config.clip_param)
         policy = -torch.minimum(gain, clipped).mean()
-        # Of what is clipped there is no gradient.
+        # A clipped ratio has no gradient.
         pull = torch.where(gain <= clipped, gain, 0.0).unsqueeze(-1) / -rows
         toward = likely * -pull
         toward.scatter_add_(-1, actions, pull)

@@ -87,5 +87,5 @@ def module_of(rl_module: Any, episode: Any) -> Any:
 
 
 def max_seq_len(module: Any) -> int:
-    """How many steps make one sequence of a module with a state."""
+    """The number of steps of one sequence of a module with a state."""
     return int((module.model_config or {}).get("max_seq_len", 20))

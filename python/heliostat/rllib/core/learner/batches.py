@@ -167,5 +167,5 @@ def transitions(columns: dict[str, Any], module_id: str | None = None) -> list[A
 
 
 def seq_len(module: Any) -> int:
-    """How many steps a module with a state is trained through at a time."""
+    """The number of steps that a module with a state is trained through at a time."""
     return int(module.model_config.get("max_seq_len", 20)) if module.model_config else 20

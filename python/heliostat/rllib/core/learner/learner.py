@@ -84,7 +84,7 @@ class Learner(Checkpointable):
 
     @property
     def device(self) -> Any:
-        """Where the modules' weights are."""
+        """The device of the modules' weights."""
         raise NotImplementedError
 
     def build(self) -> None:
@@ -424,7 +424,7 @@ class Learner(Checkpointable):
         self._timestep = int(timesteps.get("num_env_steps_sampled_lifetime", 0))
         piped = self._learner_connector is not None and batch is None
         if rollouts and not hasattr(rollouts[0], "columns"):
-            # Of several agents, or of runners with connectors.
+            # Episodes of several agents, or of runners with connectors.
             kept = [(getattr(r, "parts", None) if piped else None) or r.episodes for r in rollouts]
             episodes, rollouts = [episode for own in kept for episode in own], None
         if piped:

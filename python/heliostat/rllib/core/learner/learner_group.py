@@ -346,7 +346,7 @@ def _weights(learner: Any, inference_only: bool) -> Any:
 
 
 def _published(learner: Any, more: dict[str, Any]) -> dict[str, Any]:
-    # It is written at once, so that the weights themselves will do.
+    # The state is written at once, so that the weights themselves will do.
     weights = learner.module.get_state(inference_only=True, copied=False)
     return {**more, "rl_module": weights_of(weights)}
 

@@ -254,6 +254,6 @@ class EnvRunnerServerForExternalInference(SingleAgentEnvRunner):
         ):
             values = getattr(episode, name)
             if isinstance(values, list) and hasattr(space, "dtype") and space.dtype is not None:
-                # Of clients that have no arrays.
+                # Lists, of clients that have no arrays.
                 setattr(episode, name, [np.asarray(value, space.dtype) for value in values])
         return episode.to_numpy()

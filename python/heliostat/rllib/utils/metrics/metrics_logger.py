@@ -300,7 +300,7 @@ class MetricsLogger:
             for stats in self.stats.values():
                 stats.clear()
             return dict(found)
-        # What was logged goes as it is; moving means and sums over the lifetime of a root go on here.
+        # Logged values go as they are; moving means and sums over the lifetime of a root go on here.
         given, self.stats = self.stats, {}
         for name, stats in given.items():
             self.stats[name] = stats.successor(self.root)

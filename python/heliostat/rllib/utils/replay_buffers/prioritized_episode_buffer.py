@@ -1,4 +1,4 @@
-"""Where programs import the class from."""
+"""The module path from which programs import the class."""
 
 from __future__ import annotations
 

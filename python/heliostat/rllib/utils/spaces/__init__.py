@@ -50,7 +50,7 @@ def _leaf_spaces(space: Any) -> list[Any]:
 
 
 def encoded_size(space: Any) -> int:
-    """How many numbers :func:`encoded` makes of one element."""
+    """The number of numbers that :func:`encoded` makes of one element."""
     from gymnasium import spaces
 
     size = 0

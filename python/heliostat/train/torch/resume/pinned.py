@@ -53,7 +53,7 @@ class PinnedCopies:
             stream = self._streams[tensor.device]
             with torch.cuda.stream(stream):
                 copies[name].copy_(tensor, non_blocking=True)
-            # Its memory is not given to another tensor before it is read.
+            # The copy's memory is not given to another tensor before it is read.
             tensor.record_stream(stream)
         return copies, [self._streams[device].record_event() for device in devices]
 

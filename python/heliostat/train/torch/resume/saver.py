@@ -82,7 +82,7 @@ class Saver:
         self._rank = rank
         self._fsync = fsync
         self._world_size = dist.get_world_size() if dist.is_initialized() else 1
-        # Of its own: what it says to the peers must not come between the collectives of a step.
+        # A process group of its own: messages to the peers must not come between the collectives of a step.
         self._group = dist.new_group(backend="gloo") if dist.is_initialized() else None
         self._under_way: Future[Any] | None = None
         self._count = 0
@@ -121,7 +121,7 @@ class Saver:
         return finish
 
     def _folder(self) -> str:
-        """Where its files can be moved to their place from, if the storage is a folder."""
+        """The folder from which files are moved to their place, if the storage is a folder."""
         self._count += 1
         if self._storage.filesystem is not None:
             return tempfile.mkdtemp(prefix="checkpoint_")

@@ -197,7 +197,7 @@ class MemoryReader(StorageReader):  # type: ignore[misc]  # torch's modules here
         """Nothing to set up."""
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """Its tensors."""
+        """Plan the tensors of this rank."""
         return replace(plan, items=[i for i in plan.items if i.type != LoadItemType.BYTE_IO])
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.state_dict import (
 
 from heliostat.train.torch.resume.weights import Average
 
-# What is not a tensor of a model or an optimizer: schedulers, the position in the data. One entry.
+# The entry for all but tensors of a model or an optimizer: schedulers, the position in the data. One entry.
 REST = "rest"
 
 

@@ -47,7 +47,7 @@ class TorchDistribution(Distribution):
 
 
 class TorchCategorical(TorchDistribution):
-    """One of a number of actions, by logits.
+    """A distribution over a number of actions, by logits.
 
     Made once a step of all environments, and computed by few operations: torch's own distribution costs
     more than the module does.
@@ -59,7 +59,7 @@ class TorchCategorical(TorchDistribution):
             logits = self._dist.logits
         elif logits is None:
             logits = probs.log()
-        # What cannot happen has the log of the smallest number, so that products with 0 are 0.
+        # An impossible action has the log of the smallest number, so that products with 0 are 0.
         least = torch.finfo(logits.dtype).min
         self._logp = torch.log_softmax(logits, dim=-1).clamp(min=least)
 
@@ -404,7 +404,7 @@ def for_space(space: Any, squash: bool = False) -> Any:
 
 
 def inputs(space: Any) -> int:
-    """How many outputs of a module a distribution over a space takes."""
+    """The number of a module's outputs that a distribution over a space takes."""
     from gymnasium import spaces
 
     nest = parts(space)

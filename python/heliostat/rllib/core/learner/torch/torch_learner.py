@@ -36,7 +36,7 @@ class TorchLearner(Learner):
 
     @property
     def device(self) -> Any:
-        """Where the modules' weights are."""
+        """The device of the modules' weights."""
         return self._device
 
     def _place(self) -> None:
