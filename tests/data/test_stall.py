@@ -125,8 +125,8 @@ def test_each_operator_says_its_rows_its_backlog_and_what_bounds_it() -> None:
 
 def test_a_terminal_shows_a_bar_for_each_operator_and_no_line_wraps() -> None:
     console = pytest.importorskip("rich.console", reason="needs rich")
-    from heliostat.data.execute.bars import Bars
     from heliostat.data.execute.physical import InputOperator, LimitOperator
+    from heliostat.data.execute.progress_bars import Bars
     from heliostat.data.plan.operators import Bundle
 
     source = InputOperator((Bundle(None, 10, 2_000_000, None), Bundle(None, 5, 1_000_000, None)))

@@ -22,8 +22,7 @@ from heliostat.train.coordinator.actor import TrainCoordinator
 from heliostat.train.errors import AttemptEnded
 from heliostat.train.messages import Assignment
 from heliostat.train.replicas.member import Member
-from heliostat.train.replicas.plan import places
-from heliostat.train.replicas.words import (
+from heliostat.train.replicas.messages import (
     Abort,
     Admission,
     Announce,
@@ -33,8 +32,9 @@ from heliostat.train.replicas.words import (
     Join,
     Vote,
 )
+from heliostat.train.replicas.plan import places
+from heliostat.train.steps.messages import COMMUNICATION, FORWARD, PHASES, Beat
 from heliostat.train.steps.pace import WINDOW_S
-from heliostat.train.steps.words import COMMUNICATION, FORWARD, PHASES, Beat
 
 from tests.helpers.simulated_ray import Actor, Gone, Handle, Node
 from tests.helpers.simulated_run import History

@@ -67,7 +67,7 @@ MODULES = (
         "results",
         "run",
         "sizes",
-        "told",
+        "page_row",
     ),
     *("coordinator.actor", "coordinator.watch", "group.cluster", "group.nodes"),
     *("group.placement", "group.recruits", "group.worker_group", "memory.keeper", "memory.keepers"),
@@ -408,9 +408,9 @@ def prepared(
     }
     stand_in(history, patch, modules, instead)
     history.ray = modules[0].ray  # type: ignore[attr-defined]
-    from heliostat.train.controller import told
+    from heliostat.train.controller import page_row
 
-    patch.setattr(told.Told, "begin", lambda self: None)
+    patch.setattr(page_row.RunRow, "begin", lambda self: None)
     patch.setattr(arrow, "ThreadPoolExecutor", lambda size: _OneThread())
     patch.setenv("HELIOSTAT_TRAIN_STEP_TIMES", "0")
     return history

@@ -20,7 +20,7 @@ from heliostat.train.errors import AttemptEnded, WorkerStartError
 from heliostat.train.memory.versions import Version
 from heliostat.train.messages import SAVE, Assignment, Outcome, Reply, ReportEntry, WorkerInfo
 from heliostat.train.replicas.plan import SamplePlan, places
-from heliostat.train.steps.words import Beat
+from heliostat.train.steps.messages import Beat
 from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.train.storage.base import Storage, files_below
 from heliostat.train.storage.local import LocalStorage

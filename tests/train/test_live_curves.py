@@ -14,9 +14,9 @@ if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own page", allow_module_level=True)
 
 from heliostat.train.controller.live_curves import LiveCurves
+from heliostat.train.controller.page_row import _packed
 from heliostat.train.controller.record import MAX_REPORTS, AttemptRecord, Failure, RunRecord
 from heliostat.train.controller.seen import seen
-from heliostat.train.controller.told import _packed
 from heliostat.train.messages import ReportedRow
 from heliostat.train.view.thinned import Thinned
 

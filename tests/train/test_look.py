@@ -75,7 +75,7 @@ def lost(run: Any, at: float, rank: int, replaced_s: float | None = None) -> Any
 
 
 def test_who_takes_the_steps_is_said_while_the_run_goes_on() -> None:
-    from heliostat.train.controller.told import explained
+    from heliostat.train.controller.page_row import explained
     from heliostat.train.view.replicas import quorum_text
 
     assert quorum_text(record(), 1002.0) == ""
@@ -207,7 +207,7 @@ def test_a_group_that_is_replaced_is_a_gap_in_its_lane(ray_start: Any, tmp_path:
 def test_what_the_head_is_told_is_plain_data() -> None:
     from heliostat.train.controller.seen import seen
     from heliostat.train.messages import ReportedRow
-    from heliostat.train.steps.words import PHASES, StepTimes
+    from heliostat.train.steps.messages import PHASES, StepTimes
 
     fresh = seen(record())
     assert fresh["quorum"] is None

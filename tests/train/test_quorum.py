@@ -17,9 +17,7 @@ pytest.importorskip("heliostat.train.replicas")
 
 from heliostat.train.coordinator.replicas import QuorumService
 from heliostat.train.replicas.member import Member
-from heliostat.train.replicas.plan import SamplePlan, part, places
-from heliostat.train.replicas.quorum import Quorum
-from heliostat.train.replicas.words import (
+from heliostat.train.replicas.messages import (
     Abort,
     Admission,
     Admit,
@@ -33,6 +31,8 @@ from heliostat.train.replicas.words import (
     Refuse,
     Vote,
 )
+from heliostat.train.replicas.plan import SamplePlan, part, places
+from heliostat.train.replicas.quorum import Quorum
 
 
 class Rank:

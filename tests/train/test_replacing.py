@@ -69,7 +69,7 @@ def test_a_group_that_is_lost_behind_the_last_step_is_not_waited_for(
     from heliostat.train.coordinator import actor
     from heliostat.train.coordinator.checkpoint_book import CheckpointBook
     from heliostat.train.messages import ReportEntry
-    from heliostat.train.replicas.words import Join, Progress
+    from heliostat.train.replicas.messages import Join, Progress
     from heliostat.train.settings import TrainSettings
     from heliostat.train.storage.local import LocalStorage
 

@@ -25,12 +25,12 @@ from heliostat.train.coordinator.rendezvous import Rendezvous
 from heliostat.train.coordinator.replicas import QuorumService
 from heliostat.train.group.nodes import NodeWatch
 from heliostat.train.replicas.member import Member
+from heliostat.train.replicas.messages import Progress
 from heliostat.train.replicas.plan import SamplePlan
 from heliostat.train.replicas.quorum import Quorum
-from heliostat.train.replicas.words import Progress
 from heliostat.train.steps import pace
+from heliostat.train.steps.messages import StepTimes
 from heliostat.train.steps.pace import _Rank
-from heliostat.train.steps.words import StepTimes
 
 from tests.helpers.simulated_replicas import ReplicaHistory
 from tests.helpers.simulated_run import History, playing, shows

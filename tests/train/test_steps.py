@@ -11,13 +11,12 @@ import pytest
 pytest.importorskip("heliostat.train")
 
 from heliostat.train.config import FailureConfig
+from heliostat.train.controller.page_row import explained
 from heliostat.train.controller.record import RunRecord
 from heliostat.train.controller.results import summary
-from heliostat.train.controller.told import explained
 from heliostat.train.coordinator.steps import StepMonitor
 from heliostat.train.steps.clock import StepClock
-from heliostat.train.steps.pace import MAX_REPLACEMENTS, Pace, compared, sentence
-from heliostat.train.steps.words import (
+from heliostat.train.steps.messages import (
     BACKWARD,
     COMMUNICATION,
     DATA,
@@ -27,6 +26,7 @@ from heliostat.train.steps.words import (
     Beat,
     StepTimes,
 )
+from heliostat.train.steps.pace import MAX_REPLACEMENTS, Pace, compared, sentence
 from heliostat.train.view.steps import steps
 
 pytestmark = pytest.mark.heliostat_only("Ray takes no times of steps")

@@ -18,7 +18,7 @@ import pytest
 from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.tune.runner import mirror
 from heliostat.tune.runner.mirror import JOURNAL, PARTS, Mirror
-from heliostat.tune.trainable import handed
+from heliostat.tune.trainable import checkpoint_objects
 from ray import tune
 from ray.tune.schedulers import PopulationBasedTraining
 
@@ -165,17 +165,17 @@ def test_files_of_a_checkpoint_are_the_same_where_they_are_handed(tmp_path: Path
     (tmp_path / "a" / "deep").mkdir(parents=True)
     (tmp_path / "a" / "deep" / "file").write_bytes(b"12")
     (tmp_path / "a" / "empty").write_bytes(b"")
-    files = handed.packed(str(tmp_path / "a"), "bucket/a")
+    files = checkpoint_objects.packed(str(tmp_path / "a"), "bucket/a")
     assert files is not None
     storage = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    checkpoint = handed.HandedCheckpoint(files, storage)
+    checkpoint = checkpoint_objects.HandedCheckpoint(files, storage)
     with checkpoint.as_directory() as folder:
         assert Path(folder, "deep", "file").read_bytes() == b"12"
         assert Path(folder, "empty").read_bytes() == b""
     elsewhere = pickle.loads(pickle.dumps(checkpoint))
     assert (type(elsewhere), elsewhere.path) == (tune.Checkpoint, "bucket/a")
     (tmp_path / "a" / "link").symlink_to("empty")
-    assert handed.packed(str(tmp_path / "a"), "bucket/a") is None
+    assert checkpoint_objects.packed(str(tmp_path / "a"), "bucket/a") is None
 
 
 def test_memory_keeps_what_the_driver_writes(fit: Any) -> None:

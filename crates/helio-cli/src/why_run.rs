@@ -1,12 +1,12 @@
 //! `why` of a training run. Its driver keeps what there is to say of it on the head
-//! (`train/controller/told.py`).
+//! (`train/controller/page_row.py`).
 
 use helio_proto::control::{ControlResponse, KvGet, KvKeys};
 use serde_json::Value;
 
 use crate::state::Cluster;
 
-/// Drivers write the same namespace (`train/controller/told.py`).
+/// Drivers write the same namespace (`train/controller/page_row.py`).
 const RUNS: &str = "_train_runs";
 
 /// Returns the explanations of the runs of that name or id, the latest last; `None`: there is none. `jobs` are those

@@ -1,5 +1,5 @@
 //! `/api/v0/datasets`, `/api/v0/tuning`, `/api/v0/serving`: what drivers and Serve's controller tell of what they
-//! run (`heliostat.util.told`), while it goes on and for as long as it is kept.
+//! run (`heliostat.util.row_writer`), while it goes on and for as long as it is kept.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Training runs: `/api/train/v2/runs/v1`, from the rows that drivers keep with
 //! `RAY_TRAIN_ENABLE_STATE_TRACKING=1` (`train/controller/state_rows.py`), and for the page
-//! `/api/v0/training`, what every driver tells of its runs (`train/controller/told.py`), with the curves of
+//! `/api/v0/training`, what every driver tells of its runs (`train/controller/page_row.py`), with the curves of
 //! one run's metrics under `/api/v0/training/{run}/curves`.
 
 use std::collections::BTreeMap;

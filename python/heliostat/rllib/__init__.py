@@ -8,7 +8,7 @@ Reading order: ``algorithms/algorithm_config`` (the settings), ``algorithms/algo
 from __future__ import annotations
 
 from heliostat.rllib.env.multi_agent_env import MultiAgentEnv
-from heliostat.rllib.utils import gone
+from heliostat.rllib.utils import old_names
 from heliostat.tune.registry import register_trainable
 
 __all__ = ["MultiAgentEnv"]
@@ -35,7 +35,7 @@ def _register() -> None:
 
 def __getattr__(name: str) -> object:
     if name in _GONE:
-        raise AttributeError(gone.sentence(f"ray.rllib.{name}", _GONE[name]))
+        raise AttributeError(old_names.sentence(f"ray.rllib.{name}", _GONE[name]))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heliostat.train.memory.versions import MemoryOffer
-    from heliostat.train.replicas.words import Seat
+    from heliostat.train.replicas.messages import Seat
     from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
 
 

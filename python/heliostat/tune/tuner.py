@@ -34,6 +34,7 @@ from heliostat.tune.environment import variables
 from heliostat.tune.error import NoSearch, TuneError, search_error
 from heliostat.tune.execution.placement_groups import as_resources, is_function_of_config
 from heliostat.tune.logger import CSVLoggerCallback, TBXLoggerCallback
+from heliostat.tune.page_row import SearchRow
 from heliostat.tune.progress import Progress, open_progress
 from heliostat.tune.progress_reporter import Reported
 from heliostat.tune.registry import registered
@@ -65,7 +66,6 @@ from heliostat.tune.search import (
 )
 from heliostat.tune.search.variant_generator import Path, unresolved
 from heliostat.tune.stopper import flattened, stopper_of
-from heliostat.tune.told import ToldSearch
 from heliostat.tune.trainable.function_trainable import FunctionTrainable
 from heliostat.tune.trainable.output import log_files
 from heliostat.tune.trainable.timing import counts_of
@@ -179,7 +179,7 @@ class Tuner:
         metric = self._tune.metric or search.scheduler.metric
         mode = self._tune.mode or search.scheduler.mode
         name = os.path.basename(self._address.rstrip("/"))
-        told = ToldSearch(name, self._address, metric, mode, search.source.total)
+        told = SearchRow(name, self._address, metric, mode, search.source.total)
         # Behind the others, whose places their states have.
         callbacks = CallbackList([*callbacks, told])
         loop = self._open_loop(folder, search, store, callbacks, searcher)
@@ -289,7 +289,7 @@ class Tuner:
             raise self._grid.errors[0]
         return self._grid
 
-    def _leave_page(self, told: ToldSearch, search: Search, state: str, error: str = "") -> None:
+    def _leave_page(self, told: SearchRow, search: Search, state: str, error: str = "") -> None:
         """Write the page of the search into its folder; where that fails, the search is worth more."""
         from heliostat.tune.view.page import About, write_page
         from heliostat.tune.view.rows import earlier_curves

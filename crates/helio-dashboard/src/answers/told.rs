@@ -1,4 +1,4 @@
-//! The rows in which drivers and Serve's controller tell of their runs (`heliostat.util.told`), and the rows of training runs.
+//! The rows in which drivers and Serve's controller tell of their runs (`heliostat.util.row_writer`), and the rows of training runs.
 //! They are passed on as they came.
 
 use serde::Serialize;
@@ -26,8 +26,8 @@ pub(crate) struct TrainRuns {
     pub(crate) train_runs: Vec<Value>,
 }
 
-/// The fields of what is told, by those who tell it: `train/controller/told.py`, `tune/told.py`, `data/execute/told.py`
-/// and `serve/controller/told.py`.
+/// The fields of what is told, by those who tell it: `train/controller/page_row.py`, `tune/page_row.py`, `data/execute/page_row.py`
+/// and `serve/controller/page_rows.py`.
 #[cfg(test)]
 pub(crate) mod seen {
     #![expect(dead_code, reason = "they are read as types of the page alone")]

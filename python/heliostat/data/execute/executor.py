@@ -22,13 +22,13 @@ from heliostat.data.exceptions import ExecutionTimeoutError
 from heliostat.data.execute import small_sides, summaries
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.measurements import Measurements
+from heliostat.data.execute.page_row import ExecutionRow
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.planner import Planner
 from heliostat.data.execute.progress import Progress
 from heliostat.data.execute.stall import Stall, waits
 from heliostat.data.execute.stats import ExecutionStats, OperatorStats
 from heliostat.data.execute.stats_summary import summary_of
-from heliostat.data.execute.told import ToldExecution
 from heliostat.data.plan.operators import Bundle, Operator
 from heliostat.data.plan.optimize import optimized
 
@@ -68,7 +68,7 @@ class Executor:
         progress = Progress(self._label, self._context)
         measured = Measurements(self._label, limits, self._taker)
         self.stats.dataset = measured.dataset
-        told, outcome, why = ToldExecution(measured.dataset), "STOPPED", ""
+        told, outcome, why = ExecutionRow(measured.dataset), "STOPPED", ""
         try:
             plan = optimized(self._plan) if self._context._optimizes else self._plan
             last = planner.make(small_sides.resolved(plan, self._run_side))
@@ -100,7 +100,7 @@ class Executor:
         self._sides += [stats for stats in executor.stats.operators if stats.tasks]
 
     def _loop(
-        self, last: Physical, progress: Progress, measured: Measurements, told: ToldExecution
+        self, last: Physical, progress: Progress, measured: Measurements, told: ExecutionRow
     ) -> Iterator[Bundle]:
         still_since, stall = time.monotonic(), Stall(self._label)
         while True:

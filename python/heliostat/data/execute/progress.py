@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from heliostat.data.context import DataContext
+from heliostat.data.execute.page_row import bound
 from heliostat.data.execute.physical import Physical
-from heliostat.data.execute.told import bound
 from heliostat.data.plan.operators import Bundle
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from heliostat.data.execute.bars import Bars
+    from heliostat.data.execute.progress_bars import Bars
 
 QUIET_S = 3.0  # nothing is shown before
 LIVE_EVERY_S = 0.25
@@ -86,7 +86,7 @@ class Progress:
         return True
 
     def _bars(self, operators: Sequence[Physical], now: float) -> Bars:
-        from heliostat.data.execute.bars import Bars
+        from heliostat.data.execute.progress_bars import Bars
 
         shown = [one for one in operators if one.name != "Input"]
         return Bars(self._head(now), shown, now - self._begun)

@@ -22,7 +22,7 @@ from heliostat.data.expressions.expr import (  # the nodes' classes
     unnest,
 )
 from heliostat.data.expressions.functions import UDFExpr, pyarrow_udf, udf
-from heliostat.data.expressions.made import (  # the nodes' classes
+from heliostat.data.expressions.generated import (  # the nodes' classes
     DownloadExpr,
     MonotonicallyIncreasingIdExpr,
     RandomExpr,

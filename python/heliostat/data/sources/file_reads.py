@@ -13,7 +13,7 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.plan.operators import Ordered, Read, ReadPart
 from heliostat.data.sources import files as listing
 from heliostat.data.sources import formats
-from heliostat.data.sources.broken import readable
+from heliostat.data.sources.file_errors import readable
 from heliostat.data.sources.memory import read_count
 from heliostat.data.sources.partitioning import PathPartitionParser
 

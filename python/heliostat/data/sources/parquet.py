@@ -15,8 +15,8 @@ from heliostat.data.plan.operators import Pushable, Read, ReadPart
 from heliostat.data.retries import retried
 from heliostat.data.sources import files as listing
 from heliostat.data.sources import parquet_files
-from heliostat.data.sources.broken import unreadable
 from heliostat.data.sources.evolution import merged
+from heliostat.data.sources.file_errors import unreadable
 from heliostat.data.sources.file_reads import GROWTH, FileReads, ReadFiles, Source
 from heliostat.data.sources.memory import cpus, read_count
 from heliostat.data.sources.parquet_files import Parquet, Piece, columns_bytes, leaves_of

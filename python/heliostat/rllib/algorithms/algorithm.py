@@ -13,13 +13,13 @@ import heliostat
 from heliostat.core.platform.sessions import begin_unless_begun
 from heliostat.rllib.algorithms import metrics_names as names
 from heliostat.rllib.algorithms.algorithm_config import AlgorithmConfig
-from heliostat.rllib.algorithms.told import ToldAlgorithm
+from heliostat.rllib.algorithms.page_row import AlgorithmRow
 from heliostat.rllib.callbacks.callbacks import Callbacks
 from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.core.learner.learner_group import LearnerGroup
 from heliostat.rllib.env.env_runner_group import EnvRunnerGroup
 from heliostat.rllib.env.making import creator
-from heliostat.rllib.utils import gone
+from heliostat.rllib.utils import old_names
 from heliostat.rllib.utils.checkpoints import Checkpointable, chosen
 from heliostat.rllib.utils.metrics.metrics_logger import MetricsLogger
 from heliostat.tune.trainable.trainable import Trainable
@@ -168,7 +168,7 @@ class Algorithm(Checkpointable, Trainable):
             name = (
                 f"{type(self).__name__}_{getattr(config.env, '__name__', config.env) or 'offline'}"
             )
-            self._told = ToldAlgorithm(name, config, str(self.logdir or "no folder"))
+            self._told = AlgorithmRow(name, config, str(self.logdir or "no folder"))
         self.env_runner_group: Any = None
         self.eval_env_runner_group: Any = None
         spaces = None
@@ -743,7 +743,7 @@ class Algorithm(Checkpointable, Trainable):
 
     def __getattr__(self, name: str) -> Any:
         if name in _GONE:
-            raise AttributeError(gone.sentence(f"Algorithm.{name}", _GONE[name]))
+            raise AttributeError(old_names.sentence(f"Algorithm.{name}", _GONE[name]))
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
 
     def __repr__(self) -> str:

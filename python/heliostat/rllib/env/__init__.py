@@ -6,7 +6,7 @@ from heliostat.rllib.env.env_context import EnvContext
 from heliostat.rllib.env.multi_agent_env import MultiAgentEnv, make_multi_agent
 from heliostat.rllib.env.multi_agent_episode import MultiAgentEpisode
 from heliostat.rllib.env.single_agent_episode import SingleAgentEpisode
-from heliostat.rllib.utils.gone import refusing
+from heliostat.rllib.utils.old_names import refusing
 
 __all__ = [
     "INPUT_ENV_SINGLE_SPACES",

@@ -12,7 +12,7 @@ from heliostat.exceptions import GetTimeoutError, RayActorError, RayError
 from heliostat.rllib.core.learner.learner_group import LearnerGroup, weights_of
 from heliostat.rllib.env.env_runner import is_of_users
 from heliostat.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
-from heliostat.rllib.utils import gone
+from heliostat.rllib.utils import old_names
 from heliostat.rllib.utils.waiting import wait_for
 
 _log = logging.getLogger("ray.rllib")
@@ -636,7 +636,7 @@ class EnvRunnerGroup:
 
     def __getattr__(self, name: str) -> Any:
         if name in _GONE:
-            raise AttributeError(gone.sentence(f"EnvRunnerGroup.{name}", _GONE[name]))
+            raise AttributeError(old_names.sentence(f"EnvRunnerGroup.{name}", _GONE[name]))
         raise AttributeError(f"EnvRunnerGroup has no attribute {name!r}.")
 
     def restore(self) -> list[int]:

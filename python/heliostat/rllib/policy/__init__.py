@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heliostat.rllib.policy.policy import PolicySpec
-from heliostat.rllib.utils.gone import refusing
+from heliostat.rllib.utils.old_names import refusing
 
 __all__ = ["PolicySpec"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliostat.rllib.utils.gone import refusing
+from heliostat.rllib.utils.old_names import refusing
 
 __getattr__ = refusing("rllib.policy.policy", {}, "ray.rllib.core.rl_module.RLModule")
 

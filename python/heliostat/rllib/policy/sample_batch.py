@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heliostat.rllib.core import DEFAULT_POLICY_ID
-from heliostat.rllib.utils.gone import refusing
+from heliostat.rllib.utils.old_names import refusing
 
 __all__ = ["DEFAULT_POLICY_ID"]
 

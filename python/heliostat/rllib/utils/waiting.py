@@ -18,7 +18,7 @@ def wait_for(
 
     Args:
         calls: References by who answers them.
-        told: Who is told of those that take long (``ToldAlgorithm``). Default: nobody.
+        told: Who is told of those that take long (``AlgorithmRow``). Default: nobody.
         timeout: For how long, in seconds. Default: without end.
         number: For how many. Default: all.
 

@@ -41,6 +41,7 @@ from heliostat.serve.controller.events import (
 from heliostat.serve.controller.health import Health
 from heliostat.serve.controller.machine import Machine, restored, saved
 from heliostat.serve.controller.measurements import Measurements
+from heliostat.serve.controller.page_rows import EVERY_S, ApplicationReporter, written
 from heliostat.serve.controller.replica_supervisor import (
     Listener,
     ReplicaSettings,
@@ -50,7 +51,6 @@ from heliostat.serve.controller.servers import Servers
 from heliostat.serve.controller.state import App
 from heliostat.serve.controller.storage import Storage
 from heliostat.serve.controller.tasks import Tasks
-from heliostat.serve.controller.told import EVERY_S, ApplicationReporter, written
 from heliostat.serve.controller.watch import Watches
 from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.options import (

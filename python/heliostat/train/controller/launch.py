@@ -18,7 +18,7 @@ from heliostat.train.group.worker_group import WorkerGroup
 from heliostat.train.memory.keepers import Keepers
 from heliostat.train.memory.versions import MemoryOffer
 from heliostat.train.messages import Assignment, Job
-from heliostat.train.replicas.words import Seat
+from heliostat.train.replicas.messages import Seat
 from heliostat.util import inspect_serializability
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.train.messages import ReportedRow, WorkerInfo
-from heliostat.train.steps.words import StepTimes
+from heliostat.train.steps.messages import StepTimes
 
 # Reports that are remembered one by one; older ones are dropped.
 MAX_REPORTS = 100_000

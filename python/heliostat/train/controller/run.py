@@ -19,6 +19,7 @@ from heliostat.train.controller.failures import FailurePolicy, RankFailure, by_c
 from heliostat.train.controller.interrupts import Interrupts
 from heliostat.train.controller.launch import CoordinatorLost, Launcher
 from heliostat.train.controller.newcomers import Newcomers
+from heliostat.train.controller.page_row import RunRow
 from heliostat.train.controller.pauses import Pauses
 from heliostat.train.controller.record import (
     AttemptRecord,
@@ -33,7 +34,6 @@ from heliostat.train.controller.results import ResultBuilder
 from heliostat.train.controller.sizes import Sizes
 from heliostat.train.controller.spec import RunSpec
 from heliostat.train.controller.state_rows import StateRows
-from heliostat.train.controller.told import Told
 from heliostat.train.coordinator.actor import TrainCoordinator
 from heliostat.train.coordinator.attempt import ranks_text
 from heliostat.train.coordinator.checkpoint_book import CheckpointBook
@@ -77,7 +77,7 @@ class TrainRun:
         )
         self._view = open_view(self.record, spec.settings.view)
         self._rows = StateRows(spec, self.record)
-        self._told = Told(self.record)
+        self._told = RunRow(self.record)
         self._measured = RunMeasurements(self.record.name, spec.run_id)
         assert spec.run_config.failure_config is not None
         self._policy = FailurePolicy(spec.run_config.failure_config)

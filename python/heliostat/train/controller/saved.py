@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.train.controller.record import RunRecord
-from heliostat.train.steps.words import PHASES, StepTimes
+from heliostat.train.steps.messages import PHASES, StepTimes
 
 # Reports that are kept, the latest.
 _MAX_REPORTS = 10_000

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from heliostat.train.controller.record import AttemptRecord, RunRecord
-from heliostat.train.steps.words import PHASES
+from heliostat.train.steps.messages import PHASES
 from heliostat.train.view.curves import numbers
 
 # The page shows so many of each; of ranks those with the longest steps of their own.

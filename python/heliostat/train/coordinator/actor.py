@@ -29,13 +29,13 @@ from heliostat.train.memory.versions import Progress as MemoryProgress
 from heliostat.train.memory.versions import Version
 from heliostat.train.messages import PREEMPTION, SAVE, Event, Reply, ReportedRow, ReportEntry
 from heliostat.train.preemption import PreemptionInfo
-from heliostat.train.replicas.words import Arrival, Join, Progress
+from heliostat.train.replicas.messages import Arrival, Join, Progress
 from heliostat.train.reported import ReportedCheckpointStatus as Status
 from heliostat.train.settings import TrainSettings
-from heliostat.train.steps.words import Beat
+from heliostat.train.steps.messages import Beat
 from heliostat.train.storage.base import Storage
 from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
-from heliostat.train.worker.outside import Place
+from heliostat.train.worker.stack_reader import Place
 
 # Events that the driver has not fetched yet; older ones are dropped.
 _MAX_EVENTS = 100_000

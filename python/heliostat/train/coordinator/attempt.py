@@ -9,7 +9,7 @@ from typing import Any
 
 from heliostat.train.coordinator.rendezvous import Rendezvous, Round
 from heliostat.train.messages import Reply
-from heliostat.train.worker.outside import Place
+from heliostat.train.worker.stack_reader import Place
 
 REPORT, COLLECTIVE = "report", "collective"
 

@@ -12,8 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import heliostat as ray
-from heliostat.train.replicas.quorum import Quorum
-from heliostat.train.replicas.words import (
+from heliostat.train.replicas.messages import (
     Abort,
     Action,
     Admit,
@@ -26,6 +25,7 @@ from heliostat.train.replicas.words import (
     Progress,
     Refuse,
 )
+from heliostat.train.replicas.quorum import Quorum
 
 # How long those who are through wait for a group that is being replaced.
 _LAST_WAIT_S = 30.0

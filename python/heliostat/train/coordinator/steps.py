@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from heliostat.train.config import FailureConfig
+from heliostat.train.steps.messages import Beat
 from heliostat.train.steps.pace import Pace, Slow
-from heliostat.train.steps.words import Beat
 
 # The driver hears of new times no more often.
 _TELL_S = 1.0

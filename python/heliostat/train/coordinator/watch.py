@@ -19,7 +19,7 @@ from heliostat.train.coordinator.steps import StepMonitor
 from heliostat.train.errors import MissingRankError
 from heliostat.train.messages import Reply
 from heliostat.train.settings import TrainSettings
-from heliostat.train.worker.outside import Place, stack_of
+from heliostat.train.worker.stack_reader import Place, stack_of
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _PERIOD_S = 0.25

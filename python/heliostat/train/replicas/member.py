@@ -6,7 +6,7 @@ Its caller holds one lock around every call.
 
 from __future__ import annotations
 
-from heliostat.train.replicas.words import Admission, Formation, Progress, Vote
+from heliostat.train.replicas.messages import Admission, Formation, Progress, Vote
 
 
 class Member:

@@ -11,7 +11,7 @@ Groups are let in at an edge only: when all members stand between the same two s
 
 from __future__ import annotations
 
-from heliostat.train.replicas.words import (
+from heliostat.train.replicas.messages import (
     Abort,
     Action,
     Admission,

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
-from heliostat.train.steps.words import DATA, FORWARD, OPTIMIZER, PHASES, REPORT, Beat
+from heliostat.train.steps.messages import DATA, FORWARD, OPTIMIZER, PHASES, REPORT, Beat
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from heliostat.train.steps.words import COMMUNICATION, PHASES, Beat, StepTimes
+from heliostat.train.steps.messages import COMMUNICATION, PHASES, Beat, StepTimes
 
 # Times are means over about so many seconds, and over no fewer steps.
 WINDOW_S, MIN_STEPS = 15.0, 3

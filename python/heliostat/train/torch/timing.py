@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from heliostat.train.steps.clock import StepClock, current_clock, fetch
-from heliostat.train.steps.words import BACKWARD, COMMUNICATION
+from heliostat.train.steps.messages import BACKWARD, COMMUNICATION
 
 _installed: list[bool] = []
 

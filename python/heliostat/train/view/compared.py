@@ -10,8 +10,8 @@ from datetime import datetime
 
 from heliostat.train.controller.results import duration
 from heliostat.train.controller.saved import SavedRun
+from heliostat.train.steps.messages import PHASES
 from heliostat.train.steps.pace import milliseconds
-from heliostat.train.steps.words import PHASES
 from heliostat.train.view.curves import numbers, told
 from heliostat.train.view.steps import bars
 from heliostat.train.view.style import document

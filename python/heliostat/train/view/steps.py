@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 
 from heliostat.train.controller.record import RunRecord
+from heliostat.train.steps.messages import COMMUNICATION, PHASES, StepTimes
 from heliostat.train.steps.pace import milliseconds, sentence
-from heliostat.train.steps.words import COMMUNICATION, PHASES, StepTimes
 
 _WIDTH, _LEFT, _LANE, _TOP = 1000.0, 70.0, 20.0, 6.0
 _MAX_LANES = 64

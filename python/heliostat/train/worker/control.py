@@ -16,7 +16,7 @@ import heliostat as ray
 from heliostat.train.errors import AttemptEnded
 from heliostat.train.messages import SAVE
 from heliostat.train.steps.clock import StepClock
-from heliostat.train.worker.outside import own_place, stacks_of_children
+from heliostat.train.worker.stack_reader import own_place, stacks_of_children
 
 # Real-time signals are used by nobody else; it only serves to interrupt blocking system calls.
 _SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None

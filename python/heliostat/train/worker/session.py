@@ -19,7 +19,7 @@ from heliostat.train.messages import Assignment, Reply, ReportEntry
 from heliostat.train.metrics import checked
 from heliostat.train.reported import CheckpointUploadMode, ReportedCheckpoint
 from heliostat.train.steps.clock import Fetched, current_clock
-from heliostat.train.steps.words import COMMUNICATION
+from heliostat.train.steps.messages import COMMUNICATION
 from heliostat.train.storage.base import Storage, files_below
 from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
 from heliostat.train.worker.uploads import Uploads

@@ -30,7 +30,7 @@ from heliostat.tune.logger.tensorboardx import TBXLoggerCallback
 from heliostat.tune.progress import Progress
 from heliostat.tune.result import SHOULD_CHECKPOINT
 from heliostat.tune.runner.arrivals import Arrivals
-from heliostat.tune.runner.beside import Beside, hooks_of
+from heliostat.tune.runner.callback_thread import CallbackThread, hooks_of
 from heliostat.tune.runner.search import CONTINUE, PAUSE, STOP, Search
 from heliostat.tune.runner.store import SEARCHER, Store
 from heliostat.tune.runner.trial import RUNNING, Trial, best_checkpoints
@@ -171,7 +171,7 @@ class Loop:
         is_large = total is None or total >= WORTH
         return [WARM, *large] if is_large else large or None
 
-    def _divide(self) -> Beside:
+    def _divide(self) -> CallbackThread:
         """Divide the callbacks into those that are told in the loop, and those in a thread: loggers
         that only write, each in a class of ours.
         """
@@ -192,8 +192,8 @@ class Loop:
             for one in beside
         )
         others = [one for one in beside if one not in files]
-        behind = Beside(others) if others else None
-        return Beside([ResultFiles(), *files], behind, makes_texts=True)
+        behind = CallbackThread(others) if others else None
+        return CallbackThread([ResultFiles(), *files], behind, makes_texts=True)
 
     # --- starting trials ---
 

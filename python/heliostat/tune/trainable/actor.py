@@ -8,9 +8,9 @@ from typing import Any
 
 from heliostat.core.platform import settings
 from heliostat.tune import context
+from heliostat.tune.trainable.checkpoint_objects import Packed
 from heliostat.tune.trainable.class_run import ClassRun
 from heliostat.tune.trainable.function_run import FunctionRun
-from heliostat.tune.trainable.handed import Packed
 from heliostat.tune.trainable.output import Copied
 from heliostat.tune.trainable.spec import Batch, Spec, failure
 from heliostat.tune.trainable.trainable import Trainable

@@ -8,7 +8,7 @@ import tempfile
 
 from heliostat.tune import context
 from heliostat.tune.result import SHOULD_CHECKPOINT
-from heliostat.tune.trainable.handed import Packed, packed
+from heliostat.tune.trainable.checkpoint_objects import Packed, packed
 from heliostat.tune.trainable.spec import Batch, RestoreFailed, Spec, failure
 from heliostat.tune.trainable.timing import Timing
 from heliostat.tune.trainable.trainable import Trainable

@@ -18,7 +18,7 @@ from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune import context
 from heliostat.tune.aliases import Config, Report
 from heliostat.tune.result import DEFAULT_METRIC
-from heliostat.tune.trainable.handed import Packed, packed
+from heliostat.tune.trainable.checkpoint_objects import Packed, packed
 from heliostat.tune.trainable.spec import Batch, Spec, failure
 from heliostat.tune.trainable.timing import Timing
 

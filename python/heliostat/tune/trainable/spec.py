@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune.aliases import Config, Report
-from heliostat.tune.trainable.handed import HandedCheckpoint, Packed
+from heliostat.tune.trainable.checkpoint_objects import HandedCheckpoint, Packed
 
 if TYPE_CHECKING:
     from heliostat.train.storage.arrow import ArrowStorage

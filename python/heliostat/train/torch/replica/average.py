@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.autograd import Variable
 
-from heliostat.train.replicas.words import Vote
+from heliostat.train.replicas.messages import Vote
 from heliostat.train.torch.replica.link import Link
 from heliostat.train.torch.replica.ring import BrokenRing, Ring
 from heliostat.train.torch.stuck import explained

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 import heliostat as ray
 from heliostat.train.context import current_session
-from heliostat.train.replicas.words import Seat
+from heliostat.train.replicas.messages import Seat
 from heliostat.train.torch import process_group, timing
 from heliostat.train.worker.session import WorkerSession
 

@@ -13,7 +13,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.train.errors import AttemptEnded
 from heliostat.train.replicas.member import Member
-from heliostat.train.replicas.words import (
+from heliostat.train.replicas.messages import (
     Abort,
     Admission,
     Announce,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from heliostat.train.replicas.words import Seat
+from heliostat.train.replicas.messages import Seat
 from heliostat.train.torch.sockets import sockets
 
 # How long a process group may take to be made before its members are taken for unreachable.

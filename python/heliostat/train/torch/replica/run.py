@@ -10,8 +10,8 @@ import torch
 
 from heliostat.train.context import current_session
 from heliostat.train.memory.sender import Sender
+from heliostat.train.replicas.messages import Admission
 from heliostat.train.replicas.plan import SamplePlan, Span
-from heliostat.train.replicas.words import Admission
 from heliostat.train.torch.device import get_device
 from heliostat.train.torch.loader import _move
 from heliostat.train.torch.replica import state

@@ -9,8 +9,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from heliostat.data.execute.page_row import bound
 from heliostat.data.execute.physical import Physical
-from heliostat.data.execute.told import bound
 
 BAR_WIDTH = 18
 WIDTH_MIN = 100  # of a terminal whose rows have all columns

@@ -8,8 +8,8 @@ from typing import Any
 
 import heliostat
 from heliostat.rllib.algorithms import metrics_names as names
+from heliostat.train.controller.page_row import RunRow
 from heliostat.train.controller.record import AttemptRecord, Failure, RunRecord
-from heliostat.train.controller.told import Told
 from heliostat.train.messages import ReportedRow
 from heliostat.util import why
 
@@ -19,7 +19,7 @@ _OF_RUNNERS = ("episode_return_mean", "episode_len_mean", "num_episodes")
 _OF_MODULES = ("total_loss", "policy_loss", "vf_loss", "qf_loss", "entropy", "mean_kl_loss")
 
 
-class ToldAlgorithm:
+class AlgorithmRow:
     """Tells of one algorithm: what comes out of it, what fails, and what it waits for.
 
     Args:
@@ -33,7 +33,7 @@ class ToldAlgorithm:
         now = time.time()
         self._record = RunRecord(name, uuid.uuid4().hex[:12], path, {}, state="starting")
         self._record.attempts.append(AttemptRecord(0, now, workers, started_at=now))
-        self._told = Told(self._record)
+        self._told = RunRow(self._record)
         self._told.begin()
         self._last = (now, 0)
 

@@ -16,7 +16,7 @@ from heliostat.train.controller.record import RunRecord
 from heliostat.train.controller.results import duration, summary
 from heliostat.train.controller.seen import seen
 from heliostat.train.steps import pace
-from heliostat.train.steps.words import PHASES, StepTimes
+from heliostat.train.steps.messages import PHASES, StepTimes
 from heliostat.train.view.replicas import quorum_text
 from heliostat.train.view.text import storing_text
 
@@ -34,7 +34,7 @@ _SOON_S = 1.0
 _MAX_RANKS, _MAX_NOTES, _MAX_NOTE = 64, 5, 20_000
 
 
-class Told:
+class RunRow:
     """Writes what there is to say of one run."""
 
     def __init__(self, record: RunRecord) -> None:

@@ -11,7 +11,7 @@ from heliostat.tune.progress import best_trial
 from heliostat.tune.runner.trial import Trial, rank
 from heliostat.tune.view.importance import importance
 from heliostat.tune.view.rows import Row, errors_of, rows_of
-from heliostat.util.told import Past, Told
+from heliostat.util.row_writer import Past, RowWriter
 
 NAMESPACE = "_tune_runs"
 EVERY_S = 2.0
@@ -21,13 +21,13 @@ _ERROR = 500
 _ERRORS, _EXAMPLES = 20, 5  # kinds of errors, and trials that are named of each
 
 
-class ToldSearch(Callback):
+class SearchRow(Callback):
     """Tells of one search."""
 
     def __init__(
         self, name: str, folder: str, metric: str | None, mode: str | None, total: int | None
     ) -> None:
-        self._told = Told(NAMESPACE, name, EVERY_S)
+        self._told = RowWriter(NAMESPACE, name, EVERY_S)
         self._folder, self.metric, self.mode, self._total = folder, metric, mode, total
         self._curves: dict[str, Past] = {}
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 from heliostat.serve.replica.meter import quantile
+from heliostat.util.row_writer import Past, _finite
 from heliostat.util.state.stack_answer import folded
-from heliostat.util.told import Past, _finite
 
 pytestmark = [
     pytest.mark.contract("F6.05"),

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import ray
 from heliostat.experimental import internal_kv
-from heliostat.rllib.algorithms.told import ToldAlgorithm
+from heliostat.rllib.algorithms.page_row import AlgorithmRow
 from heliostat.rllib.utils import waiting
-from heliostat.train.controller import told
+from heliostat.train.controller import page_row
 from ray.rllib.algorithms.ppo import PPOConfig
 
 pytestmark = pytest.mark.heliostat_only("our own command and page")
@@ -19,14 +19,14 @@ CLUSTER = {"num_cpus": 1}
 
 
 @pytest.fixture
-def algorithm(ray_start: Any, monkeypatch: pytest.MonkeyPatch) -> ToldAlgorithm:
-    monkeypatch.setattr(told, "_PERIOD_S", 0.0)
+def algorithm(ray_start: Any, monkeypatch: pytest.MonkeyPatch) -> AlgorithmRow:
+    monkeypatch.setattr(page_row, "_PERIOD_S", 0.0)
     monkeypatch.setattr(waiting, "TELL_S", 0.1)
     config = PPOConfig().env_runners(num_env_runners=2)
-    return ToldAlgorithm("PPO_Maze", config, "no folder")
+    return AlgorithmRow("PPO_Maze", config, "no folder")
 
 
-def row(namespace: str = told.NAMESPACE) -> dict[str, Any]:
+def row(namespace: str = page_row.NAMESPACE) -> dict[str, Any]:
     key = max(internal_kv._internal_kv_list(b"", namespace=namespace))
     found: dict[str, Any] = json.loads(internal_kv._internal_kv_get(key, namespace=namespace))
     return found
@@ -38,7 +38,7 @@ class Runner:
         return 1
 
 
-def test_a_runner_without_a_place_is_named_with_its_reason(algorithm: ToldAlgorithm) -> None:
+def test_a_runner_without_a_place_is_named_with_its_reason(algorithm: AlgorithmRow) -> None:
     first, second = Runner.remote(), Runner.remote()
     assert ray.get(first.sample.remote(), timeout=600) == 1
     calls = {"env runner 1": first.sample.remote(), "env runner 2": second.sample.remote()}
@@ -68,7 +68,7 @@ def test_waiting_ends_with_its_time(ray_start: Any) -> None:
     assert waiting.wait_for(calls, timeout=None, number=1) == [ready]
 
 
-def test_results_failures_and_the_end_are_there(algorithm: ToldAlgorithm) -> None:
+def test_results_failures_and_the_end_are_there(algorithm: AlgorithmRow) -> None:
     result = {
         "env_runners": {"episode_return_mean": 21.5, "other": 3},
         "learners": {"default_policy": {"total_loss": 0.25}, "__all_modules__": {"total_loss": 9}},
@@ -94,5 +94,5 @@ def test_results_failures_and_the_end_are_there(algorithm: ToldAlgorithm) -> Non
     assert seen["metrics"]["default_policy/total_loss"] == 0.25
     assert seen["metrics"]["healthy_runners"] == 2
     assert seen["metrics"]["env_steps_per_s"] > 0
-    curves = {curve["name"]: curve["value"] for curve in row(told.CURVES)["curves"]}
+    curves = {curve["name"]: curve["value"] for curve in row(page_row.CURVES)["curves"]}
     assert curves["episode_return_mean"] == [21.5, 21.5]

@@ -13,9 +13,9 @@ import pytest
 from heliostat.tune.logger.columns import made_of
 from heliostat.tune.logger.events import EventFile, Templates, summary_event
 from heliostat.tune.logger.files import CSVLoggerCallback, ResultFiles
-from heliostat.tune.runner import arrivals, beside
+from heliostat.tune.runner import arrivals, callback_thread
 from heliostat.tune.runner.arrivals import Arrivals
-from heliostat.tune.runner.beside import Beside
+from heliostat.tune.runner.callback_thread import CallbackThread
 from heliostat.tune.runner.store import Store, read_trials
 from heliostat.tune.runner.trial import Trial
 from ray import tune
@@ -37,15 +37,15 @@ class Slow(tune.Callback):
         self.heard.append(result["n"])
 
 
-def tell(line: Beside, n: int) -> None:
+def tell(line: CallbackThread, n: int) -> None:
     line.tell("on_trial_result", iteration=0, trials=[], trial=None, result={"n": n})
 
 
 def test_a_full_line_holds_up_who_tells_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "LINE", 10)
-    monkeypatch.setattr(beside, "BATCH", 3)
+    monkeypatch.setattr(callback_thread, "LINE", 10)
+    monkeypatch.setattr(callback_thread, "BATCH", 3)
     first, second = Slow(), Slow()
-    line = Beside([first], Beside([second]))
+    line = CallbackThread([first], CallbackThread([second]))
     told = threading.Thread(target=lambda: [tell(line, n) for n in range(100)])
     told.start()
     told.join(0.2)
@@ -68,7 +68,7 @@ def test_a_logger_that_raises_ends_the_search_and_others_hear_all() -> None:
 
     heard = Slow()
     heard.may_go_on.set()
-    line = Beside([Raises(), heard])
+    line = CallbackThread([Raises(), heard])
     tell(line, 1)
     line.drain()
     with pytest.raises(OSError, match="the server is gone"):

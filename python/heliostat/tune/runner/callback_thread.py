@@ -22,10 +22,10 @@ LINE = 20_000
 # Events travel in batches: one begins when so many wait, or so long after the first.
 BATCH, GATHER_S = 2000, 0.05
 
-Told = tuple[str, dict[str, Any]]  # a hook and its arguments
+Event = tuple[str, dict[str, Any]]  # a hook and its arguments
 
 
-class Beside:
+class CallbackThread:
     """Tells some loggers of a search, in a thread.
 
     Args:
@@ -37,7 +37,7 @@ class Beside:
     def __init__(
         self,
         loggers: Sequence[Callback],
-        behind: Beside | None = None,
+        behind: CallbackThread | None = None,
         makes_texts: bool = False,
     ) -> None:
         self._makes_texts = makes_texts
@@ -46,9 +46,9 @@ class Beside:
         self._hears: set[str] = set().union(*self._hooks_of.values())
         if behind is not None:
             self._hears |= behind._hears
-        self._gathered: list[Told] = []  # told, and not in the line yet
+        self._gathered: list[Event] = []  # told, and not in the line yet
         self._changed = threading.Condition()
-        self._line: list[Told] = []
+        self._line: list[Event] = []
         self._is_busy = False  # with what was in the line
         self._is_hurried = False
         self._is_ending = False
@@ -73,7 +73,7 @@ class Beside:
             gathered, self._gathered = self._gathered, []
             self._extend(gathered)
 
-    def _extend(self, more: list[Told]) -> None:
+    def _extend(self, more: list[Event]) -> None:
         with self._changed:
             if not self._has_begun:
                 self._has_begun = True
@@ -139,7 +139,7 @@ class Beside:
     def _is_due(self) -> bool:
         return len(self._line) >= BATCH or self._is_hurried or self._is_ending
 
-    def _prepare(self, batch: list[Told]) -> None:
+    def _prepare(self, batch: list[Event]) -> None:
         """Make the texts of all reports of a batch together, which loggers of files share."""
         if self._makes_texts:
             reports = [about for hook, about in batch if hook == "on_trial_result"]
@@ -147,7 +147,7 @@ class Beside:
             for about, one in zip(reports, made, strict=True):
                 about["made"] = one
 
-    def _serve(self, one: Callback, hooks: set[str], batch: list[Told]) -> None:
+    def _serve(self, one: Callback, hooks: set[str], batch: list[Event]) -> None:
         """Tell one logger; who raises hears no more, and what is told others still arrives."""
         tell = {hook: getattr(one, hook) for hook in hooks}
         if "on_checkpoint" in hooks:

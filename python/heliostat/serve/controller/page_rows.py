@@ -16,7 +16,7 @@ from heliostat.serve.controller import details
 from heliostat.serve.controller.view import View
 from heliostat.serve.replica.meter import Figures, quantile
 from heliostat.serve.specs import DeploymentID
-from heliostat.util.told import Past, Told
+from heliostat.util.row_writer import Past, RowWriter
 
 NAMESPACE = "_serve_runs"
 EVERY_S = 2.0
@@ -47,7 +47,7 @@ class ApplicationReporter:
         self._all: dict[DeploymentID, _Deployment] = {}
         self._replicas: dict[str, dict[str, Any]] = {}
         self._open: dict[tuple[str, DeploymentID], tuple[int, int]] = {}
-        self._rows: dict[str, Told] = {}
+        self._rows: dict[str, RowWriter] = {}
         self._written: dict[str, tuple[Any, float]] = {}
 
     def took(self, key: DeploymentID, replica: str, figures: Figures | None) -> None:
@@ -74,7 +74,7 @@ class ApplicationReporter:
 
     def rows(
         self, view: View, actors: dict[str, Any], nodes: dict[str, str], http: dict[str, Any]
-    ) -> Iterator[tuple[Told, dict[str, Any], bool]]:
+    ) -> Iterator[tuple[RowWriter, dict[str, Any], bool]]:
         """The rows to write: of each application, and at last of those that are gone."""
         there = {replica.id for known in view.deployments() for replica in known.replicas}
         self._replicas = {name: one for name, one in self._replicas.items() if name in there}
@@ -82,7 +82,7 @@ class ApplicationReporter:
         for name in view.apps:
             row = self._rows.get(name)
             if row is None:
-                row = self._rows[name] = Told(NAMESPACE, name, EVERY_S, run_id=name)
+                row = self._rows[name] = RowWriter(NAMESPACE, name, EVERY_S, run_id=name)
             seen = self._app(view, name, actors, nodes, http)
             if self._is_new(name, seen):
                 yield row, seen, False
@@ -176,7 +176,7 @@ class ApplicationReporter:
         return one.past.points
 
 
-def written(rows: Iterable[tuple[Told, dict[str, Any], bool]]) -> None:
+def written(rows: Iterable[tuple[RowWriter, dict[str, Any], bool]]) -> None:
     """Write the rows where the page reads them; those that are gone are removed."""
     for row, seen, is_gone in rows:
         if is_gone:

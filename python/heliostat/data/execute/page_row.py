@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.stats import ExecutionStats
-from heliostat.util.told import Past, Told
+from heliostat.util.row_writer import Past, RowWriter
 
 NAMESPACE = "_data_runs"
 EVERY_S = 1.0
@@ -17,11 +17,11 @@ EVERY_S = 1.0
 _POINTS, _OPERATORS, _NODES = 120, 200, 32
 
 
-class ToldExecution:
+class ExecutionRow:
     """Tells of one execution. One that ends well within a second is not told of."""
 
     def __init__(self, label: str) -> None:
-        self._told = Told(NAMESPACE, label, EVERY_S)
+        self._told = RowWriter(NAMESPACE, label, EVERY_S)
         self._began = time.monotonic()
         self._past = Past(_POINTS)
 

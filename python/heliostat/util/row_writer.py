@@ -21,7 +21,7 @@ KEPT = 100
 SHARE = 0.01
 
 
-class Told:
+class RowWriter:
     """The row of one run.
 
     Args:
