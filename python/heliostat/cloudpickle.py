@@ -29,7 +29,7 @@ __all__ = [
     "unregister_pickle_by_value",
 ]
 
-# Where `types.CodeType` takes the name of the file, in each version of Python.
+# The argument of `types.CodeType` that is the name of the file, in each version of Python.
 _FILENAME = 10
 
 # Generated code can be of any size, and each function of a cell takes the whole cell along.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).parents[2] / "crates/helio-dashboard/page/src/answers.ts"
-# What all rows of runs have besides, whether the page reads it or not.
+# Fields of all rows of runs, whether the page reads them or not.
 OF_RUNS = {"job_id", "is_over", "is_left", "started_at", "written_at"}
 
 Type = tuple[Any, ...]

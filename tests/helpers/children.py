@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-# What keeps the children's handles alive, as the attribute of an actor would.
+# A list that keeps the children's handles alive, as the attribute of an actor would.
 KEPT: list[Any] = []
 
 

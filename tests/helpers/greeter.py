@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# What protoc's plugin makes of a service; its messages are those that come with protobuf.
+# The code that protoc's plugin makes of a service; its messages are those that come with protobuf.
 GENERATED = """
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool

@@ -30,7 +30,7 @@ IS_HELIOSTAT = find_spec("heliostat") is not None
 # The environment of a script that imports `tests`: only such a one has this entry in the variable.
 FINDS_TESTS = {"PYTHONPATH": str(Path(__file__).parents[2])}
 
-# What takes so long hangs: the deadline of a driver's end, of a condition, of a session that is to vanish.
+# A longer wait is a hang: the deadline of a driver's end, of a condition, of a session that is to vanish.
 # A slow machine beside other work takes ten times what an idle one does.
 HANG_S = 300.0
 

@@ -68,7 +68,7 @@ class Loop(asyncio.SelectorEventLoop):
         self.selector = _Selector()
         self.world = world
         super().__init__(self.selector)
-        # Whose process each task belongs to.
+        # The actor whose process a task belongs to.
         self.actors: weakref.WeakKeyDictionary[asyncio.Task[Any], Actor | None]
         self.actors = weakref.WeakKeyDictionary()
         self.set_task_factory(self._task)
@@ -119,7 +119,7 @@ class Clock:
         self._world.drive(asyncio.sleep(seconds))
 
 
-# Who runs; None: the driver.
+# The actor that runs; None: the driver.
 current: contextvars.ContextVar[Actor | None] = contextvars.ContextVar("current", default=None)
 
 
@@ -236,7 +236,7 @@ class Actor:
         ref = Ref(self.world)
         self._open[ref] = None
         args, kwargs = copy.deepcopy((args, kwargs))
-        # What one process sends to another arrives in order.
+        # Messages from one process to another arrive in order.
         caller = current.get()
         now = self.world.loop.time()
         at = max(self._latest[caller] + 1e-6, now + self.world.delay_s())

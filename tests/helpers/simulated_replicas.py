@@ -89,7 +89,7 @@ class Rings:
         votes = self._votes.setdefault(key, {})
         mine = self._world.loop.create_future()
         self._waiting.setdefault(key, {})[rank] = mine
-        # It is under way also when its sender dies now.
+        # The message is under way also when its sender dies now.
         self._world.later(self._world.delay_s() * 3, lambda: self._arrive(key, rank, members, vote))
         found: dict[int, tuple[bool, int]] = await mine
         assert len(votes) == members
@@ -144,12 +144,12 @@ class ReplicaFunction(Function):
         self.is_over = False
         self.broken = 0  # the last quorum whose ring has broken
         self.listener: asyncio.Task[None] | None = None
-        # Its own time and what it waits for others, of the steps since it has told of them.
+        # The rank's own time and its waits for others, of the steps since its last report.
         self.own_s, self.waited_s, self.counted = 0.0, 0.0, 0
         self.world.functions[self.rank] = self
         self.actor.on_end.append(self.leave_rings)
 
-    # ---- what it hears ----
+    # ---- messages to the rank ----
 
     async def listen(self) -> None:
         with contextlib.suppress(Gone):
@@ -366,7 +366,7 @@ class ReplicaHistory(History):
         self.dies_voting, self.faults.dies_behind["upload"] = rng.choice(
             ((0.01, 0.03), (0.08, 0.01), (0.01, 0.3))
         )
-        # How often a rank is busy when it is told something.
+        # The chance that a rank is busy when a message comes.
         self.hears_late = rng.choice((0.0, 0.3))
         # A coordinator that dies at the very end leaves what replaced workers would begin from, too.
         self.keeps_more = 2
@@ -378,7 +378,7 @@ class ReplicaHistory(History):
         self.slow: dict[Actor, int] = {}
         self.slow_strikes = 2  # a rank is replaced three times at most
         self.calm_since = self.attempt_since = 0.0
-        # When it was said of a node that it leaves, or that it stays.
+        # Times at which a node's leaving, or staying, was announced.
         self.said_at: dict[str, float] = {}
         self.died_at: dict[str, float] = {}
         self.coordinator: TrainCoordinator | None = None

@@ -55,7 +55,7 @@ from tests.helpers.simulated_training import (
 END_S = 3_000.0
 # Histories in which a planted bug is looked for.
 NEAR, EVERYWHERE = 80, 2_000
-# What the driver, the coordinator and the keepers reach of the cluster and of the clock.
+# Modules through which driver, coordinator and keepers reach the cluster and the clock.
 MODULES = (
     *(
         "attempt",

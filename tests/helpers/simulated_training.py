@@ -29,7 +29,7 @@ from tests.helpers.simulated_ray import Actor, Gone, Handle, current
 
 EPOCHS = 2
 
-# What a model has learnt: for each step its epoch, and the places of its samples.
+# The steps that a model has learnt: for each step its epoch, and the places of its samples.
 Ledger = tuple[tuple[int, tuple[int, ...]], ...]
 
 
@@ -69,7 +69,7 @@ class Faults:
     def __init__(self, world: Any) -> None:
         self.world = world
         self.state = ""  # "full" or "gone"
-        # How likely a process ends behind an operation, where that is not as elsewhere.
+        # The chance that a process ends behind an operation, where it differs from the usual one.
         self.dies_behind: dict[str, float] = {}
 
     def strike(self, writes: bool) -> None:

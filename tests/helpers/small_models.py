@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.helpers.harness import wait_until
 
-# What workers load for such a model, which takes seconds: they can be forked with it.
+# Modules that workers load for such a model, which takes seconds: they can be forked with them.
 LARGE = ("torch", "transformers.generation.utils", "transformers.models.gpt2.modeling_gpt2")
 TEMPLATE = "{% for one in messages %}<{{ one.role }}>{{ one.content }}{% endfor %}"
 

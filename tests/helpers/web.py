@@ -19,7 +19,7 @@ from tests.helpers.commands import CLI, ran
 from tests.helpers.harness import Session, clean_env, free_port
 from tests.helpers.shared import cluster as shared
 
-# What a request may take: a deadline against a hang.
+# Seconds that a request may take: a deadline against a hang.
 ANSWER_S = 60
 
 

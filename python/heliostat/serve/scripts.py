@@ -22,7 +22,7 @@ from heliostat.serve.exceptions import RayServeException
 from heliostat.util.http import Server
 
 _PATH = "/api/serve/applications/"
-# How often files are looked at, and how applications stand.
+# Seconds between two looks at files, and at the state of applications.
 _LOOK_EVERY_S = 0.5
 _FAILURES = (
     AuthenticationError,

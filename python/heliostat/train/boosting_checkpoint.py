@@ -44,10 +44,7 @@ class BoostingCheckpoint(FrameworkCheckpoint):
         if not os.path.isdir(folder):
             raise ValueError(f"`path` must be a directory, but got: {folder}")
         booster.save_model(os.path.join(folder, cls.MODEL_FILENAME))
-        made = cls(folder)
-        if preprocessor is not None:
-            made.set_preprocessor(preprocessor)
-        return made
+        return cls._with_preprocessor(folder, preprocessor)
 
     def get_model(self) -> Any:
         """Return the booster."""

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import heliostat as ray
 from heliostat.train.checkpoint import Checkpoint
 
+_T = TypeVar("_T", bound="FrameworkCheckpoint")
 _PREPROCESSOR = "preprocessor_pkl"  # in the checkpoint's metadata, as hexadecimal digits
 
 
 class FrameworkCheckpoint(Checkpoint):
     """A checkpoint that may hold the preprocessor that its model's inputs go through."""
+
+    @classmethod
+    def _with_preprocessor(cls: type[_T], folder: str, preprocessor: Any) -> _T:
+        """Return the checkpoint of a folder, with a preprocessor if there is one."""
+        made = cls(folder)
+        if preprocessor is not None:
+            made.set_preprocessor(preprocessor)
+        return made
 
     def get_preprocessor(self) -> Any:
         """Return the preprocessor, None if there is none.

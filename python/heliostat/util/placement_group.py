@@ -36,7 +36,7 @@ class _Callable(ModuleType):
         return placement_group(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Where the function was imported, what gets pickled with the importer's code is this module.
+        # A module that imports the function is pickled with a reference to this module.
         return (import_module, (__name__,))
 
 

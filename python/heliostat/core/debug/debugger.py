@@ -41,7 +41,7 @@ _TUNNEL = " From another machine, first: ssh -L {port}:{host}:{port} {node}."
 
 _DISABLE_WARNING = "PYDEVD_DISABLE_FILE_VALIDATION"
 
-# Where debugpy listens in this process; it can do so once.
+# The address at which debugpy listens in this process; it can do so once.
 _endpoint: tuple[str, int] | None = None
 _lock = threading.Lock()
 

@@ -18,7 +18,7 @@ VARIABLE = "HELIOSTAT_WORKER_SETUP"
 # Stands for the working_dir, as `${...}`, in what pip or uv are to install.
 WORKING_DIR = "RAY_RUNTIME_ENV_CREATE_WORKING_DIR"
 
-# Where a worker is to run, on its way through the environment.
+# The variable that carries a worker's working directory.
 CWD = "HELIOSTAT_WORKER_CWD"
 
 _SECONDS = "setup_timeout_seconds"

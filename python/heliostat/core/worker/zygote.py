@@ -34,14 +34,14 @@ _PACKAGE_PATH = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))
 
 _MESSAGE_MAX = 1 << 20
 
-# How long nobody has wanted a worker before time is taken to load what they are likely to load.
+# Seconds without a request for a worker before modules are loaded that workers are likely to load.
 _LATER_MS = 1_500
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 # The last argument of a worker that is started afresh: it leaves room for the worker's title.
 _TITLE_ROOM = " " * 128
 
-# Where a worker is to run, on its way through the environment; `preparation` knows the name, too.
+# The variable that carries a worker's working directory; `preparation` knows the name, too.
 _CWD = "HELIOSTAT_WORKER_CWD"
 
 

@@ -1,4 +1,4 @@
-"""The base of what steps environments."""
+"""The base of runners, which step environments."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from heliostat.rllib.core import (
     COMPONENT_ENV_TO_MODULE_CONNECTOR,
     COMPONENT_MODULE_TO_ENV_CONNECTOR,
 )
+from heliostat.rllib.env.env_context import EnvContext
 from heliostat.rllib.env.making import creator
 from heliostat.rllib.utils.checkpoints import Checkpointable
 from heliostat.rllib.utils.metrics.metrics_logger import MetricsLogger
@@ -80,6 +81,16 @@ class EnvRunner(Checkpointable):
     def make_module(self) -> None:
         """Make the module anew."""
         raise NotImplementedError
+
+    def _tell_of_environment(self) -> None:
+        """Call ``on_environment_created``; for the end of ``make_env``."""
+        self._callbacks.call(
+            "on_environment_created",
+            env_runner=self,
+            metrics_logger=self.metrics,
+            env=self.env,
+            env_context=EnvContext(self.config.env_config, worker_index=self.worker_index),
+        )
 
     def sample(self, **kwargs: Any) -> Any:
         """Return episodes."""

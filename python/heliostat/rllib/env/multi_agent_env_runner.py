@@ -58,13 +58,7 @@ class MultiAgentEnvRunner(EnvRunner):
             if self.seed is not None:  # of random actions
                 self.env.get_action_space(agent).seed(self.seed + place)
         self._episodes: list[MultiAgentEpisode] | None = None
-        self._callbacks.call(
-            "on_environment_created",
-            env_runner=self,
-            metrics_logger=self.metrics,
-            env=self.env,
-            env_context=EnvContext(config.env_config, worker_index=self.worker_index),
-        )
+        self._tell_of_environment()
 
     def make_module(self) -> None:
         """Make the modules, for acting alone.

@@ -11,7 +11,6 @@ import numpy as np
 from heliostat.core.platform.extras import required
 from heliostat.rllib.core import DEFAULT_AGENT_ID, DEFAULT_MODULE_ID
 from heliostat.rllib.core.columns import Columns
-from heliostat.rllib.env.env_context import EnvContext
 from heliostat.rllib.env.env_runner import EnvRunner
 from heliostat.rllib.env.rollout import Rollout
 from heliostat.rllib.env.single_agent_episode import SingleAgentEpisode
@@ -48,13 +47,7 @@ class SingleAgentEnvRunner(EnvRunner):
         self._later = resets_later(self.env)
         self._obs: Any = None
         self._heard = {event for event in _EVENTS if self._callbacks.wanted(event)}
-        self._callbacks.call(
-            "on_environment_created",
-            env_runner=self,
-            metrics_logger=self.metrics,
-            env=self.env,
-            env_context=EnvContext(config.env_config, worker_index=self.worker_index),
-        )
+        self._tell_of_environment()
 
     def make_module(self) -> None:
         """Make the module, for acting alone."""

@@ -18,7 +18,7 @@ from typing import Any
 
 # The number of past values in statistics.
 _ACTS, _REPORTS = 100, 2000
-# How long a look at the time that is left sleeps.
+# The sleep of the loop that measures delays, in seconds.
 EXPECTED_SLEEP_S = 0.1
 
 
@@ -46,7 +46,7 @@ class Health:
         }
         self._reports = dict.fromkeys(self._took, 0)
         self._reporting_s = 0.0
-        # When so many seconds of reports were reached: the share of late.
+        # The share of late reports, once so many seconds of reports were there.
         self._marks: deque[tuple[float, float]] = deque(maxlen=_ACTS)
 
     def acted(self, seconds: float) -> None:

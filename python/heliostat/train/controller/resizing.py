@@ -63,7 +63,7 @@ class Resizer:
         has_replica_groups: bool,
         grace_s: float = 0.0,
     ) -> None:
-        # How much longer than a node has the functions may run, with what is left of the group.
+        # Seconds that the functions may run on with the rest of the group after a node has gone.
         self._grace_s = grace_s
         # Lost replica groups are replaced one by one, while the others go on: none moves before.
         self._stays = has_replica_groups

@@ -29,7 +29,7 @@ class SavedRun:
     workers: int = 0
     report_count: int = 0
     steps: list[StepTimes] = field(default_factory=list)
-    # When, in seconds from the start, and what; of a checkpoint how long it was on its way.
+    # (seconds from the start, event); of a checkpoint also the seconds that it was on its way.
     failures: list[tuple[float, str]] = field(default_factory=list)
     checkpoints: list[tuple[float, float]] = field(default_factory=list)
 

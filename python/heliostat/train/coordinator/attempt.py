@@ -29,7 +29,7 @@ class Attempt:
     # Per rank: how often its control thread has called; it does so every few seconds while it lives.
     beats: dict[int, int] = field(default_factory=dict)
     stacks: dict[int, str] = field(default_factory=dict)
-    # Where the stack of a rank can be had that does not answer.
+    # The places at which the stacks of ranks that do not answer can be read.
     places: dict[int, Place] = field(default_factory=dict)
     # Ranks whose collective operation has timed out, with what they were doing.
     timed_out: dict[int, str] = field(default_factory=dict)

@@ -19,7 +19,7 @@ class Round:
     arrived: dict[int, Any] = field(default_factory=dict)
     opened_at: float = 0.0
     warned_at: float = 0.0
-    # When its missing ranks were last asked whether they will come.
+    # The time at which the missing ranks were last asked whether they will come.
     asked_at: float = 0.0
 
 

@@ -88,10 +88,8 @@ class TensorflowCheckpoint(FrameworkCheckpoint):
 
     @classmethod
     def _made(cls, folder: str, name: str, preprocessor: Any) -> TensorflowCheckpoint:
-        made = cls(folder)
+        made = cls._with_preprocessor(folder, preprocessor)
         made.update_metadata({cls.MODEL_FILENAME_KEY: name})
-        if preprocessor is not None:
-            made.set_preprocessor(preprocessor)
         return made
 
     def get_model(self) -> Any:

@@ -65,10 +65,7 @@ class TorchCheckpoint(FrameworkCheckpoint):
     def _save(cls, value: Any, preprocessor: Any) -> TorchCheckpoint:
         folder = tempfile.mkdtemp(prefix="checkpoint_")
         torch.save(value, os.path.join(folder, cls.MODEL_FILENAME))
-        made = cls(folder)
-        if preprocessor is not None:
-            made.set_preprocessor(preprocessor)
-        return made
+        return cls._with_preprocessor(folder, preprocessor)
 
     def get_model(self, model: torch.nn.Module | None = None) -> torch.nn.Module:
         """Return the model, on the CPU.

@@ -10,7 +10,7 @@ from heliostat.train.context import current_session
 from heliostat.train.errors import MissingRankError
 from heliostat.train.worker.session import WorkerSession
 
-# How gloo, NCCL's watchdog and the store of torch.distributed say so.
+# The words of gloo, NCCL's watchdog and the store of torch.distributed for it.
 _SIGNS = (
     "Timed out waiting",
     "Watchdog caught collective operation timeout",

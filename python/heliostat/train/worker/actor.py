@@ -45,7 +45,7 @@ _STATEFUL = (
 # How long the coordinator is waited for that hears of the end.
 _LEAVE_S = 2.0
 
-# Where a worker's errors go, whatever stands in ``sys.stderr``.
+# The stream of a worker's errors, whatever stands in ``sys.stderr``.
 _STDERR = 2
 
 

@@ -17,7 +17,7 @@ from heliostat.tune.result import EPISODES_TOTAL, SHOULD_CHECKPOINT, TIMESTEPS_T
 from heliostat.tune.trainable.timing import Timing
 
 DICT_FILE = "_dict_checkpoint.pkl"
-# How far an object that no trial runs was; of a trial its controller knows.
+# The file with the iteration of an object that no trial runs; a trial's controller knows that of a trial.
 TIMING_FILE = ".timing.json"
 
 

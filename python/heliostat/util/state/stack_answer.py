@@ -20,7 +20,7 @@ from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 # Between two looks; a look costs the worker about a millisecond.
 _EVERY_S = 0.05
-# How long the node may take besides the time in which it looks, in seconds.
+# Seconds that the node may take besides those in which it samples.
 _NODE_S = 20.0
 # How long a worker may take to make a list of its allocations, in seconds.
 _MEMORY_S = 15.0
