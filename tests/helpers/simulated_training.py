@@ -141,7 +141,7 @@ class Steps:
         await mine
 
     def broken(self, actor: Actor) -> None:
-        """Whoever waits together with it hears so, or does not."""
+        """Break the rounds of an actor that has ended: each rank that waits with it hears so, or does not."""
         for there in self._waiting.values():
             for other, future in there.values():
                 if other.lives and other is not actor and self._world.rng.random() < 0.7:

@@ -25,7 +25,7 @@ def written(text: str) -> list[Row]:
 
 
 def spans(folder: Path | None = None) -> list[Row]:
-    """Those that replicas have written to their files."""
+    """The spans that replicas have written to their files."""
     folder = folder or Path(session_dir()) / "logs/serve/spans"
     return [row for path in sorted(folder.glob("*")) for row in written(path.read_text())]
 

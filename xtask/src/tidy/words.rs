@@ -219,7 +219,8 @@ mod tests {
     #[test]
     fn a_docstring_begins_with_its_thing() {
         let of = |path: &str, text: &str| check(&[source(path, text)]).len();
-        let text = "\"\"\"How a run is seen.\"\"\"\n\ndef rows() -> int:\n    \"\"\"One for each.\"\"\"\n";
+        let text =
+            "\"\"\"How a run is seen.\"\"\"\n\ndef rows() -> int:\n    \"\"\"One for each.\"\"\"\n";
         assert_eq!(of("python/heliostat/a.py", text), 2);
         assert_eq!(of("tests/helpers/a.py", text), 2);
         assert_eq!(of("tests/api/test_a.py", text), 0);
