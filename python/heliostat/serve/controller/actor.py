@@ -276,7 +276,7 @@ class ServeController:
         return told
 
     def _replica_rows(self) -> dict[str, dict[str, Any]]:
-        """What is known of the processes of replicas, by their ids."""
+        """Return the facts about the replicas' processes, by their ids."""
         actors, locations = self._replicas.actors(), self._replicas.locations()
         return {
             one: details.place_row(actors.get(one), locations.get(one))

@@ -52,7 +52,7 @@ _EXITED = "its code has called exit_actor()"
 
 @dataclass(frozen=True)
 class ReplicaSettings:
-    """What each replica of a controller is told besides its deployment."""
+    """The settings that each replica of a controller gets besides its deployment."""
 
     logging: LoggingConfig | None
     root_path: str
@@ -155,11 +155,11 @@ class ReplicaSupervisor:
         return {**self._actors}
 
     def locations(self) -> dict[str, ReplicaLocation]:
-        """Where replicas are, and where those were that have ended and are still told of."""
+        """The locations of replicas, those that have ended and are still told of included."""
         return {**self._locations}
 
     def place(self, replica: str, address: str) -> ReplicaPlace | None:
-        """What routers are to know of a replica; ``None`` where it has ended."""
+        """The facts that routers need of a replica; ``None`` where it has ended."""
         actor = self._actors.get(replica)
         if actor is None:
             return None

@@ -107,7 +107,7 @@ class Servers:
             self._ingress = None
 
     def status(self, node: str) -> dict[str, ProxyStatus]:
-        """How they are, by node; ``node``: this one."""
+        """The state of the servers, by node; ``node``: this one."""
         states = {}
         if self._ingress is not None:
             up = self._ingress.is_up
