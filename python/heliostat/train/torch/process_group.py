@@ -119,9 +119,11 @@ def leave() -> None:
     if dist.is_initialized():
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
-    # Groups are named by a count, which all ranks have to share: where making one was interrupted,
-    # nothing has set it back.
-    dist.distributed_c10d._world.group_count = 0
+    # Groups are named by a count, which all ranks have to share: where making or destroying one was
+    # interrupted, nothing has set it back, and the names are still taken.
+    world = dist.distributed_c10d._world
+    world.group_count = 0
+    world.pg_names.clear()
 
 
 @contextlib.contextmanager
