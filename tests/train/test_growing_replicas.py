@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import ray
 from ray import train
-from ray.cluster_utils import Cluster
+from ray.cluster_utils import Cluster, ClusterNode
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from tests.helpers.harness import wait_until
+from tests.helpers.shared import cluster as shared
 
 pytest.importorskip("torch")
 pytest.importorskip("heliostat.train.torch.replica")
@@ -234,21 +235,33 @@ def test_a_group_is_not_begun_in_half_when_its_room_went_to_somebody_else(
     assert result.return_value == 2
 
 
-@pytest.fixture
-def nodes(ray_down: None) -> Iterator[Cluster]:
-    """A cluster that gets its nodes from the test."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    cluster.connect()
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Cluster]:
+    """A cluster whose nodes stay for the next test: each imports torch for its first worker."""
+    shared.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "300")
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        cluster.connect()
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def only_node(cluster: Cluster) -> ClusterNode:
+    """The one node beside the head, where the test before has left it."""
+    if not cluster.worker_nodes:
+        cluster.add_node(num_cpus=1)
+    (node,) = cluster.worker_nodes
+    return node
 
 
 @pytest.mark.contract("F9.24", "F9.09")
 def test_a_run_shrinks_with_a_node_and_grows_with_another(
     nodes: Cluster, growing: Any, tmp_path: Path
 ) -> None:
-    node = nodes.add_node(num_cpus=1)
+    node = only_node(nodes)
 
     def take_and_give() -> None:
         wait_until((tmp_path / "count2").exists, within=WITHIN_S, what="steps of two groups")
@@ -268,7 +281,7 @@ def test_a_run_shrinks_with_a_node_and_grows_with_another(
 def test_the_end_does_not_wait_for_a_group_that_has_no_room(
     nodes: Cluster, growing: Any, tmp_path: Path
 ) -> None:
-    node = nodes.add_node(num_cpus=1)
+    node = only_node(nodes)
 
     def take() -> None:
         wait_until((tmp_path / "count2").exists, within=WITHIN_S, what="steps of two groups")
