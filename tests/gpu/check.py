@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -187,15 +188,16 @@ def run_here(name: str, device: str, out: Path) -> int:
 
 def machine(device: str) -> dict[str, str]:
     import heliostat
-    import torch
 
-    driver = ""
+    driver, version = "", importlib.metadata.version("torch")
     if device == "cuda":
-        driver = torch.cuda.get_device_name(0)
+        import torch  # takes seconds, for which a rehearsal has no use
+
+        driver, version = torch.cuda.get_device_name(0), torch.__version__
     return {
         "gpu": driver,
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": version,
         "heliostat": heliostat.__version__,
         "system": platform.platform(),
     }

@@ -37,7 +37,7 @@ def bad(bench):
 def raises(bench):
     raise ValueError("the cause")
 
-@check("extra.hangs", "hangs", limit_s=2)
+@check("extra.hangs", "hangs", limit_s=10)
 def hangs(bench):
     print("came this far", flush=True)
     child = os.fork()
@@ -103,7 +103,7 @@ def test_one_check_that_fails_or_hangs_or_dies_does_not_stop_the_others(
     assert [row["holds"] for row in checks["extra.bad"]["rows"]] == [True, False]
     assert "ValueError: the cause" in checks["extra.raises"]["error"]
     hung = checks["extra.hangs"]["error"]
-    assert hung.startswith("it took more than 2 s; it printed:\ncame this far")
+    assert hung.startswith("it took more than 10 s; it printed:\ncame this far")
     assert f"ended with {-signal.SIGSEGV}" in checks["extra.dies"]["error"]
     assert checks["extra.lacks"]["error"] == "needs no_such_module"
     assert "2 of 7 checks passed" in printed
