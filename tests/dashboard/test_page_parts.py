@@ -95,6 +95,52 @@ def test_the_overview_shows_nodes_tasks_what_waits_and_what_failed(busy: Head) -
         assert page.evaluate("document.activeElement.id") == "main"
 
 
+def test_a_figure_leads_to_what_it_counts_and_rows_can_be_held(busy: Head) -> None:
+    with opened(busy) as page:
+        page.get_by_role("link", name="Tasks failed").click(timeout=WAIT)
+        page.wait_for_url(re.compile(r"#/tasks\?state=FAILED"), timeout=WAIT)
+        rows = page.get_by_role("table", name="tasks").get_by_role("row")
+        rows.filter(has_text="breaks").first.wait_for(timeout=WAIT)
+        assert page.get_by_label("State").input_value() == "FAILED"
+        assert rows.filter(has_text="quick").count() == 0
+        # The same part by its name has all rows again, and those are held while calls go on.
+        page.get_by_role("link", name="Tasks", exact=True).click()
+        rows.filter(has_text="quick").first.wait_for(timeout=WAIT)
+        page.get_by_role("button", name="Hold").click()
+        listed = page.get_by_role("table", name="tasks")
+        held = listed.inner_text()
+        with page.expect_response(re.compile(r"/api/v0/tasks\?"), timeout=WAIT):
+            pass
+        assert listed.inner_text() == held
+        page.get_by_role("button", name="Go on").click()
+        has_moved = "held => document.querySelector('table[aria-label=tasks]').innerText !== held"
+        page.wait_for_function(has_moved, arg=held, timeout=WAIT)
+        # What waits is a filter of its own.
+        goto(page, busy, "tasks?state=WAITING")
+        rows.filter(has_text="too_large").first.wait_for(timeout=WAIT)
+        assert rows.filter(has_text="quick").filter(has_text="FINISHED").count() == 0
+
+
+def test_a_narrow_window_shows_the_whole_of_each_row(busy: Head) -> None:
+    with opened(busy) as page:
+        page.set_viewport_size({"width": 400, "height": 800})
+        for part in ("errors", "jobs", "actors", "tasks", "nodes", "objects"):
+            goto(page, busy, part)
+            # By its role a row is one, although it is laid out as a block.
+            page.locator("main").get_by_role("row").nth(1).wait_for(timeout=WAIT)
+            cut = "one => one.scrollWidth > one.clientWidth"
+            beyond = f"[...document.querySelectorAll('main .scroll')].filter({cut}).length"
+            assert page.evaluate(beyond) == 0, part
+            accessible(page)
+
+
+def test_objects_say_why_nobody_knows_where_they_were_made(busy: Head) -> None:
+    with opened(busy) as page:
+        goto(page, busy, "objects")
+        page.get_by_text("Where objects are created is not recorded").wait_for(timeout=WAIT)
+        assert page.get_by_role("columnheader", name="Created at").count() == 0
+
+
 def test_the_task_stream_is_gone_through_by_keyboard(busy: Head) -> None:
     with opened(busy) as page:
         stream = page.get_by_role(

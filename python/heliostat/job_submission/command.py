@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import datetime
 import json
 import os
 import pprint
 import shlex
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from heliostat.job_submission.client import JobSubmissionClient
-from heliostat.job_submission.types import JobStatus
-from heliostat.util.commands import exit_code
+from heliostat.job_submission.types import JobDetails, JobStatus
+from heliostat.util.commands import exit_code, table, terminal_width
 
 _LOOK_EVERY_S = 0.2
+_REASON_LINES = 3
 _RESOURCES = (
     ("--entrypoint-num-cpus", float, "CPUs to hold for the command itself"),
     ("--entrypoint-num-gpus", float, "GPUs to hold for the command itself"),
@@ -229,8 +232,59 @@ def _logs(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    pprint.pprint(_client(options).list_jobs())
+    jobs = _client(options).list_jobs()
+    width = terminal_width()
+    if width is None:  # for programs: what Ray prints
+        pprint.pprint(jobs)
+    elif jobs:
+        print("\n".join(listing(jobs, width, time.time() * 1000)))
+    else:
+        print("There are no jobs. To submit one: `job submit -- command ...`")
     return 0
+
+
+def listing(jobs: Sequence[JobDetails], width: int, now_ms: float) -> list[str]:
+    """A line for each job, the newest last, and below one that has failed the reason."""
+    rows = [("JOB", "STATUS", "STARTED", "TOOK", "COMMAND")]
+    for job in jobs:
+        took = (
+            ""
+            if job.start_time is None
+            else _span(((job.end_time or now_ms) - job.start_time) / 1000)
+        )
+        name = job.submission_id or job.job_id or ""
+        rows.append((name, str(job.status), _when(job.start_time), took, _command(job.entrypoint)))
+    head, *lines = table(rows, width, gives_way=(4,), to_right=(3,))
+    shown = [head]
+    for job, line in zip(jobs, lines, strict=True):
+        shown.append(line)
+        if job.status is JobStatus.FAILED and job.message:
+            reason = textwrap.wrap(
+                job.message, width - 2, max_lines=_REASON_LINES, placeholder=" …"
+            )
+            shown += [f"  {line}" for line in reason]
+    return shown
+
+
+def _command(entrypoint: str) -> str:
+    """A command without the folders of its program, on one line."""
+    program, *rest = " ".join(entrypoint.split()).split(" ", 1)
+    return " ".join([program.rpartition("/")[2], *rest])
+
+
+def _when(moment_ms: int | None) -> str:
+    if moment_ms is None:
+        return ""
+    at = datetime.datetime.fromtimestamp(moment_ms / 1000)
+    return f"{at:%H:%M:%S}" if at.date() == datetime.date.today() else f"{at:%Y-%m-%d %H:%M}"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
 def run() -> NoReturn:

@@ -149,7 +149,7 @@ def _launch(options: argparse.Namespace) -> int:
         raise RuntimeError(f"Prometheus has ended: {said[-1] if said else 'it said nothing.'}")
     (folder / "pid").write_text(str(process.pid))
     print(f"Prometheus runs at http://127.0.0.1:{options.port} (pid {process.pid}).")
-    print(f"It reads the nodes each {options.every}; its log is {log}.")
+    print(f"It reads the nodes every {options.every}; its log is {log}.")
     print(f"To end it: {options.program} metrics shutdown-prometheus")
     return 0
 

@@ -29,11 +29,13 @@ interface Props {
   marks?: Mark[];
   /** Whether values are amounts of bytes. */
   isBytes?: boolean;
+  /** Whether values are numbers of things, which have no halves. */
+  isCount?: boolean;
   /** Whether a value holds until the next one. */
   isStepped?: boolean;
 }
 
-const COLOURS = ["--line-1", "--line-3", "--line-2", "--line-4"];
+const COLOURS = ["--line-1", "--line-3", "--line-2", "--line-4", "--line-5", "--line-6", "--line-7", "--line-8"];
 const HEIGHT = 160;
 
 /** A colour as a canvas takes it: what `light-dark()` chooses is known of an element's colour alone. */
@@ -59,8 +61,8 @@ function useIsDark(): boolean {
 
 const LARGE = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
 
-/** A number of an axis in few characters. */
-function short(value: number): string {
+/** A number in few characters. */
+export function short(value: number): string {
   const size = Math.abs(value);
   if (size >= 1e5 && size < 1e15) return LARGE.format(value);
   return size !== 0 && (size >= 1e15 || size < 1e-3) ? value.toExponential(1).replace("e+", "e") : String(Number(value.toPrecision(4)));
@@ -77,6 +79,7 @@ const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_60
 const ELAPSED = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, ...SECONDS];
 // Amounts of bytes are shown in round units.
 const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
+const COUNTS = Array.from({ length: 30 }, (_, at) => [1, 2, 5][at % 3]! * 10 ** Math.floor(at / 3));
 // Less than half a minute of moments is no past.
 const MOMENTS_MIN = 30;
 
@@ -105,7 +108,7 @@ function drawMarks(plot: uPlot, marks: Mark[], good: string, bad: string): void 
   ctx.restore();
 }
 
-export function Chart({ label, times, series, isMoment = true, across, fromZero = true, marks = [], isBytes = false, isStepped = false }: Props): JSX.Element {
+export function Chart({ label, times, series, isMoment = true, across, fromZero = true, marks = [], isBytes = false, isCount = false, isStepped = false }: Props): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const isDark = useIsDark();
@@ -126,7 +129,7 @@ export function Chart({ label, times, series, isMoment = true, across, fromZero 
         height: HEIGHT,
         legend: { show: labels.length > 1, live: labels.length < 5, markers: { width: 0, fill: (_, at) => colour(element, COLOURS[(at - 1) % COLOURS.length]!) } },
         scales: { x: { time: isMoment, range: isMoment ? (_, low, high) => [Math.min(low, high - MOMENTS_MIN), high] : undefined }, y: fromZero ? { range } : {} },
-        axes: [isMoment ? { ...axis, space: 70, incrs: SECONDS, values: clock } : { ...axis, incrs: isElapsed ? ELAPSED : undefined, values: (_, values, __, ___, step) => (isElapsed ? elapsed(values, step) : values.map(short)) }, { ...axis, incrs: isBytes ? BYTES : undefined, size: isBytes ? 64 : 48, values: (_, values) => values.map(isBytes ? bytes : short) }],
+        axes: [isMoment ? { ...axis, space: 70, incrs: SECONDS, values: clock } : { ...axis, incrs: isElapsed ? ELAPSED : undefined, values: (_, values, __, ___, step) => (isElapsed ? elapsed(values, step) : values.map(short)) }, { ...axis, incrs: isBytes ? BYTES : isCount ? COUNTS : undefined, size: isBytes ? 64 : 48, values: (_, values) => values.map(isBytes ? bytes : short) }],
         series: [
           across === undefined ? {} : { label: across },
           ...labels.map((name, at) => ({

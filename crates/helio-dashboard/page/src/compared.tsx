@@ -76,13 +76,12 @@ export function Compared({ runs: given }: { runs: [Run, Run] }): JSX.Element {
           rows={facts(runs)}
           columns={[
             { title: "Figure", of: (fact) => fact.title },
-            ...names.map((name, at) => ({ title: name, of: (fact: Fact) => fact.texts[at], number: true })),
+            ...names.map((name, at) => ({ title: `${at + 1}: ${name}`, of: (fact: Fact) => fact.texts[at], number: true })),
             { title: "Ratio, second / first", of: (fact) => fact.ratio, number: true },
           ]}
         />
       </Card>
       {lanes.length > 0 && <Steps phases={runs[0]!.seen.phases} lanes={lanes} />}
-      {lanes.length > 0 && <p class="dim">{names.map((name, at) => `${at + 1}: ${name}`).join(", ")}</p>}
     </section>
   );
 }

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { RunCurve as Curve, RunCurves as Curves } from "./answers";
 import { json, useAsked } from "./api";
-import { Chart } from "./chart";
+import { Chart, short } from "./chart";
 import type { Mark } from "./chart";
 import { Problem } from "./show";
 
@@ -17,7 +17,7 @@ export interface Drawn {
 type Over = "time" | "steps";
 
 export function figure(value: number | null): string {
-  return value === null ? "not finite" : String(Number(value.toPrecision(4)));
+  return value === null ? "not finite" : short(value);
 }
 
 function curvesOf(run: string): Promise<Curves> {
@@ -76,7 +76,7 @@ export function Metrics({ runs }: { runs: Drawn[] }): JSX.Element | null {
         {names.map((name) => {
           const curves = value!.map((run) => run.curves.find((curve) => curve.name === name));
           const { times, values } = aligned(curves, over);
-          const series = runs.map((_, at) => ({ label: runs.length === 1 ? "value" : runs[at]!.name, values: values[at]! }));
+          const series = runs.map((_, at) => ({ label: runs.length === 1 ? "value" : `${at + 1}: ${runs[at]!.name}`, values: values[at]! }));
           return (
             <section class="card" key={name}>
               <h3>{name}</h3>

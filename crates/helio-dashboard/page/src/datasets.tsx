@@ -4,7 +4,7 @@ import type { DatasetRun as Execution, Operator } from "./answers";
 import { json } from "./api";
 import { Chart } from "./chart";
 import { Runs } from "./runs";
-import { Bar, Card, Crumbs, Figures, Id, Problem, State, Table, bytes, count, duration, moment } from "./show";
+import { Bar, Card, Crumbs, Figures, Id, Name, Problem, State, Table, bytes, count, duration, many, moment } from "./show";
 
 function stateOf(run: Execution): string {
   return run.is_left ? "DRIVER ENDED" : run.seen.state;
@@ -58,8 +58,9 @@ function Plan({ operators }: { operators: Operator[] }): JSX.Element {
             return (
               <>
                 <path d={`M${x} ${y} C${x + GAP_X / 2} ${y} ${right - GAP_X / 2} ${down} ${right} ${down}`} />
+                <path d={`M${right - 7} ${down - 4}L${right - 1} ${down}L${right - 7} ${down + 4}`} />
                 {one.backlog_blocks > 0 && (
-                  <text x={right - 4} y={down - 6} text-anchor="end">
+                  <text x={right - 4} y={down - 8} text-anchor="end">
                     {one.backlog_blocks}
                   </text>
                 )}
@@ -70,7 +71,8 @@ function Plan({ operators }: { operators: Operator[] }): JSX.Element {
         {operators.map((one, at) => {
           const { x, y } = places[at]!;
           const kind = one.bound || "done";
-          const part = one.expected ? Math.min(1, one.tasks / one.expected) : one.bound ? 0 : 1;
+          // How many tasks there will be is not known of all.
+          const part = one.expected ? Math.min(1, one.tasks / one.expected) : one.bound ? null : 1;
           return (
             <g class={`${kind}${at === worst ? " bottleneck" : ""}`}>
               <title>{`${one.name}: ${one.bound ? `limited by ${BOUNDS[one.bound]}` : "done"}`}</title>
@@ -81,8 +83,8 @@ function Plan({ operators }: { operators: Operator[] }): JSX.Element {
               <text x={x + 12} y={y + 40}>{`${count(one.rows)} rows, ${bytes(one.bytes)}`}</text>
               <text x={x + 12} y={y + 56}>{`${one.running} running, ${count(one.tasks)}${one.expected ? ` of ${count(one.expected)}` : ""} tasks`}</text>
               <text x={x + 12} y={y + 72}>{one.bound ? `limited by ${one.bound === "memory" ? "memory" : `its ${one.bound}`}` : "done"}</text>
-              <rect class="part" x={x + 12} y={y + 79} width={WIDE - 24} height={4} rx={2} />
-              <rect class="filled" x={x + 12} y={y + 79} width={(WIDE - 24) * part} height={4} rx={2} />
+              {part !== null && <rect class="part" x={x + 12} y={y + 79} width={WIDE - 24} height={4} rx={2} />}
+              {part !== null && <rect class="filled" x={x + 12} y={y + 79} width={(WIDE - 24) * part} height={4} rx={2} />}
             </g>
           );
         })}
@@ -150,14 +152,14 @@ function One({ run }: { run: Execution }): JSX.Element {
           empty="The plan has no operators."
           rows={seen.operators}
           columns={[
-            { title: "Operator", of: (row) => row.name },
+            { title: "Operator", of: (row) => <Name of={row.name} /> },
             { title: "Limited by", of: (row) => (row.bound ? BOUNDS[row.bound] : <State of="FINISHED" />) },
             { title: "Tasks", of: (row) => `${count(row.tasks)}${row.expected ? ` / ${count(row.expected)}` : ""}`, number: true },
             { title: "Running", of: (row) => row.running || "", number: true },
             { title: "Failed", of: (row) => row.failed || "", number: true },
             { title: "Rows", of: (row) => count(row.rows), number: true },
             { title: "Bytes", of: (row) => bytes(row.bytes), number: true },
-            { title: "Queued input", of: (row) => (row.backlog_blocks ? `${row.backlog_blocks} blocks, ${bytes(row.backlog_bytes)}` : ""), number: true },
+            { title: "Queued input", of: (row) => (row.backlog_blocks ? `${many(row.backlog_blocks, "block")}, ${bytes(row.backlog_bytes)}` : ""), number: true },
             {
               title: "In user code",
               of: (row) =>

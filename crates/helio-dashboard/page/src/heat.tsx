@@ -7,11 +7,30 @@ import type { Machine } from "./answers";
 const TILES_MAX = 24;
 // Squares are as large as so many pixels allow, and never smaller than three.
 const HEIGHT = 240;
+/** Whether nodes are squares, of which each row takes more room than tiles. */
+export const isMany = (machines: Machine[]): boolean => machines.length > TILES_MAX;
 const RESOURCES: [string, string][] = [
   ["CPU", "CPUs"],
   ["GPU", "GPUs"],
   ["object_store_memory", "Object store"],
 ];
+
+/** The colour of a node, light and dark: the more of it is used, the further from the ground. */
+function shade(part: number): [light: string, dark: string] {
+  const of = (light: number) => `hsl(219 ${30 + 45 * part}% ${light}%)`;
+  return [of(92 - 50 * part), of(22 + 46 * part)];
+}
+
+const GONE: [string, string] = ["#cc3a30", "#ff7a6e"];
+
+function Swatch({ of, children }: { of: [string, string]; children: string }): JSX.Element {
+  return (
+    <span>
+      <i style={{ background: `light-dark(${of[0]}, ${of[1]})` }} />
+      {children}
+    </span>
+  );
+}
 
 function partOf(machine: Machine, resource: string): number {
   const use = useOf(machine, resource);
@@ -30,7 +49,7 @@ export function Heat({ machines }: { machines: Machine[] }): JSX.Element {
           </button>
         ))}
       </p>
-      {machines.length <= TILES_MAX ? <Tiles machines={machines} resource={resource} /> : <Squares machines={machines} resource={resource} />}
+      {isMany(machines) ? <Squares machines={machines} resource={resource} /> : <Tiles machines={machines} resource={resource} />}
     </>
   );
 }
@@ -76,10 +95,9 @@ function Squares({ machines, resource }: { machines: Machine[]; resource: string
     context.scale(scale, scale);
     const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
     machines.forEach((machine, at) => {
-      const part = partOf(machine, resource);
       const isAlive = machine.raylet.state === "ALIVE";
-      const light = isDark ? 22 + 46 * part : 92 - 50 * part;
-      context.fillStyle = isAlive ? `hsl(219 ${30 + 45 * part}% ${light}%)` : isDark ? "#a03a33" : "#e9a39d";
+      const [light, dark] = isAlive ? shade(partOf(machine, resource)) : GONE;
+      context.fillStyle = isDark ? dark : light;
       context.fillRect((at % columns) * size, Math.floor(at / columns) * size, size - gap, size - gap);
     });
     if (chosen !== null) {
@@ -127,7 +145,16 @@ function Squares({ machines, resource }: { machines: Machine[]; resource: string
         }}
       />
       <p class="legend" role="status">
-        {pointed ? `${hostOf(pointed)}: ${Math.round(100 * partOf(pointed, resource))} %, ${pointed.workers} workers` : "A darker square is a busier node; red nodes are dead."}
+        {pointed ? (
+          <span>{`${hostOf(pointed)}: ${pointed.raylet.state === "ALIVE" ? `${Math.round(100 * partOf(pointed, resource))} %, ${pointed.workers} workers` : pointed.raylet.state}`}</span>
+        ) : (
+          <>
+            <Swatch of={shade(0)}>idle</Swatch>
+            <Swatch of={shade(0.5)}>50 %</Swatch>
+            <Swatch of={shade(1)}>100 %</Swatch>
+            {gone > 0 && <Swatch of={GONE}>dead</Swatch>}
+          </>
+        )}
       </p>
     </div>
   );

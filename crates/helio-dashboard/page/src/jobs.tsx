@@ -4,25 +4,38 @@ import type { JobDetails } from "./answers";
 import { isPast, json, now, send, useAsked } from "./api";
 import { ActorList, TaskList } from "./lists";
 import { idOf, lastOf } from "./overview";
-import { Card, Crumbs, Facts, Id, Problem, State, Table, duration, moment } from "./show";
+import { Card, Crumbs, Facts, Id, Name, Problem, State, Table, duration, moment } from "./show";
 
 function took(job: JobDetails): string {
   return job.start_time ? duration((job.end_time ?? now()) - job.start_time) : "";
 }
 
+/** Commands such as `heliostat global-gc` are drivers for a moment. */
+function isOwn(job: JobDetails): boolean {
+  return job.type === "DRIVER" && / -m heliostat\./.test(job.entrypoint);
+}
+
 export function Jobs(): JSX.Element {
   const { value, error } = useAsked(async () => (await json("/api/jobs/")).reverse(), 1000, [], ["jobs"]);
+  const [all, setAll] = useState(false);
   return (
     <>
       <h1>Jobs</h1>
       <Problem text={error} />
+      {value?.some(isOwn) && (
+        <form class="filters">
+          <label>
+            <input type="checkbox" checked={all} onChange={(event) => setAll(event.currentTarget.checked)} /> include Heliostat's own commands
+          </label>
+        </form>
+      )}
       {value && (
         <Table
           label="Jobs"
           empty={<>No jobs yet. To submit one: <code>heliostat job submit -- python my_script.py</code></>}
-          rows={value}
+          rows={all ? value : value.filter((job) => !isOwn(job))}
           columns={[
-            { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(idOf(job))}`}>{idOf(job)}</a> },
+            { title: "Job", of: (job) => <Name of={idOf(job)} href={`#/jobs/${encodeURIComponent(idOf(job))}`} /> },
             { title: "State", of: (job) => <State of={job.status} /> },
             { title: "Command", of: (job) => <code class="clip" title={job.entrypoint}>{shortCommand(job.entrypoint)}</code> },
             { title: "Reason", of: (job) => (job.status === "FAILED" ? <span class="lines" title={job.message ?? ""}>{lastOf(job.message)}</span> : "") },
@@ -36,10 +49,30 @@ export function Jobs(): JSX.Element {
   );
 }
 
-/** A log as it grows: it follows the job by a WebSocket and stays at the end unless somebody scrolls up. */
+/** A log as it grows: its end is seen, unless somebody has scrolled up. */
+export function Tail({ label, text }: { label: string; text: string }): JSX.Element {
+  const place = useRef<HTMLPreElement>(null);
+  const isAtEnd = useRef(true);
+  useEffect(() => {
+    const element = place.current!;
+    if (isAtEnd.current) element.scrollTop = element.scrollHeight;
+  }, [text]);
+  return (
+    <pre
+      ref={place}
+      class="log"
+      tabIndex={0}
+      aria-label={label}
+      onScroll={({ currentTarget: at }) => (isAtEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < 80)}
+    >
+      {text}
+    </pre>
+  );
+}
+
+/** The log of a job, which it follows by a WebSocket. */
 function JobLog({ id }: { id: string }): JSX.Element {
   const [lines, setLines] = useState("");
-  const place = useRef<HTMLPreElement>(null);
   useEffect(() => {
     setLines("");
     const scheme = location.protocol === "https:" ? "wss" : "ws";
@@ -47,17 +80,7 @@ function JobLog({ id }: { id: string }): JSX.Element {
     socket.onmessage = (message) => setLines((before) => fold(before + message.data).slice(-LOG_MAX));
     return () => socket.close();
   }, [id]);
-  useEffect(() => {
-    const element = place.current;
-    if (element && element.scrollHeight - element.scrollTop - element.clientHeight < 80) {
-      element.scrollTop = element.scrollHeight;
-    }
-  }, [lines]);
-  return (
-    <pre ref={place} class="log" tabIndex={0} aria-label="Log of the job">
-      {lines || "The job has printed nothing yet."}
-    </pre>
-  );
+  return <Tail label="Log of the job" text={lines || "The job has printed nothing yet."} />;
 }
 
 const LOG_MAX = 2_000_000;
@@ -94,6 +117,7 @@ export function Job({ id }: { id: string }): JSX.Element {
           >
             <Facts
               of={[
+                ["Id", <Id of={id} whole />],
                 ["Command", <code>{job.entrypoint}</code>],
                 ["Message", job.message && <pre class="message">{job.message}</pre>],
                 ["Duration", took(job)],
@@ -106,7 +130,12 @@ export function Job({ id }: { id: string }): JSX.Element {
               ]}
             />
           </Card>
-          {job.type === "SUBMISSION" && !isPast() && <JobLog id={idOf(job)} />}
+          {job.type === "SUBMISSION" && !isPast() && (
+            <>
+              <h2>Log</h2>
+              <JobLog id={idOf(job)} />
+            </>
+          )}
           {driver && (
             <>
               <h2>Tasks</h2>

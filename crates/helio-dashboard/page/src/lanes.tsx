@@ -225,7 +225,7 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
   };
   const counts = new Map<string, number>();
   for (const { name } of seen) counts.set(name, (counts.get(name) ?? 0) + 1);
-  const legend = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 8);
+  const legend = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 6);
   return (
     <div class="lanes">
       <canvas
@@ -256,7 +256,7 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
         {legend.map(([name, many]) => (
           <span>
             <i style={{ background: `light-dark(hsl(${hueOf(name)} 58% 52%), hsl(${hueOf(name)} 52% 62%))` }} />
-            {name} {many}
+            {name} <b>{many}</b>
           </span>
         ))}
         {worked.size > lanes.size && <span>{worked.size - lanes.size} more processes not drawn.</span>}

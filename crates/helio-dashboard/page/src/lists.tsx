@@ -1,11 +1,11 @@
 // Lists of any length, page by page, with filters and in an order.
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { AGE_MS, isPast, json, list, now, useAsked } from "./api";
 import type { Filter } from "./api";
-import type { ActorState, Lists, PlacementGroupState, TaskState } from "./rows";
+import type { ActorState, Lists, ObjectState, PlacementGroupState, TaskState } from "./rows";
 import { Host } from "./machines";
-import { Card, Id, Problem, State, Table, bytes, count, duration, moment, sentence, Absent, withShortIds } from "./show";
+import { Absent, Card, Id, Name, Problem, State, Table, bytes, count, duration, many, moment, sentence, withShortIds } from "./show";
 import type { Column } from "./show";
 
 const LIMIT = 100;
@@ -22,7 +22,7 @@ interface Props<Name extends keyof Lists> {
   /** The column with their states, what it is called, and which there are: a value, or a value and its name. */
   state?: string;
   stateTitle?: string;
-  states?: (string | [value: string, name: string])[];
+  states?: (string | [value: string, name: string, filters?: Filter[]])[];
   /** The column that is filtered by a text. */
   named: string;
   /** By which columns they may stand in order, and what that is called; the first one at the beginning. */
@@ -33,26 +33,34 @@ interface Props<Name extends keyof Lists> {
   fixed?: Filter[];
   columns: Column<Lists[Name]>[];
   limit?: number;
+  /** What is said of these rows above them. */
+  note?: (rows: Lists[Name][]) => ComponentChildren;
+}
+
+/** What the address says of filters, as in `#/tasks?state=FAILED`. */
+function asked(name: string): string {
+  return new URLSearchParams(location.hash.split("?")[1] ?? "").get(name) ?? "";
 }
 
 export function List<Name extends keyof Lists>(props: Props<Name>): JSX.Element {
-  const [state, setState] = useState("");
-  const [name, setName] = useState("");
+  const [state, setState] = useState(props.fixed ? "" : asked("state"));
+  const [name, setName] = useState(props.fixed ? "" : asked("name"));
   const [order, setOrder] = useState(props.orders?.[0]?.[0] ?? "");
   const [all, setAll] = useState(false);
   // The keys after which the pages up to this one begin.
   const [pages, setPages] = useState<(string | null)[]>([null]);
   const filters: Filter[] = [...(props.fixed ?? [])];
-  if (state) filters.push({ column: props.state ?? "state", predicate: "=", value: state });
+  const chosen = props.states?.find((one) => one[0] === state)?.[2];
+  if (state) filters.push(...(typeof chosen === "object" ? chosen : [{ column: props.state ?? "state", predicate: "=" as const, value: state }]));
   if (name) filters.push({ column: props.named, predicate: "=", value: name });
   if (props.hidden && !all) filters.push(...props.hidden.filters);
   const after = pages[pages.length - 1] ?? null;
-  const { value, error } = useAsked(
-    () => list(props.resource, filters, props.limit ?? LIMIT, after, order),
-    1000,
-    [props.resource, JSON.stringify(filters), after, order],
-    [props.resource],
-  );
+  const question = [props.resource, JSON.stringify(filters), after, order];
+  const told = useAsked(() => list(props.resource, filters, props.limit ?? LIMIT, after, order), 1000, question, [props.resource]);
+  // Rows that somebody reads may be held: they are those of one question.
+  const [held, setHeld] = useState<{ of: string; asked: typeof told } | null>(null);
+  const isHeld = held?.of === question.join();
+  const { value, error } = isHeld ? held.asked : told;
   const anew = (set: (value: string) => void) => (event: Event) => {
     set((event.target as HTMLInputElement | HTMLSelectElement).value.trim());
     setPages([null]);
@@ -95,6 +103,11 @@ export function List<Name extends keyof Lists>(props: Props<Name>): JSX.Element 
             <input type="checkbox" checked={all} onChange={(event) => { setAll(event.currentTarget.checked); setPages([null]); }} /> {props.hidden.called}
           </label>
         )}
+        {!isPast() && value && value.result.length > 0 && (
+          <button type="button" aria-pressed={isHeld} title="Rows stay as they are until they go on" onClick={() => setHeld(isHeld ? null : { of: question.join(), asked: told })}>
+            {isHeld ? "Go on" : "Hold"}
+          </button>
+        )}
         <span class="dim" role="status">
           {value && value.total > 0 && `${count(value.num_filtered)}${props.fixed ? "" : ` of ${count(value.total)}`}`}
         </span>
@@ -104,6 +117,7 @@ export function List<Name extends keyof Lists>(props: Props<Name>): JSX.Element 
       <Problem text={isPast() ? undefined : value?.partial_failure_warning} />
       {value && (
         <>
+          {props.note?.(value.result)}
           <Table label={called} columns={columns} rows={value.result} empty={empty} />
           {(pages.length > 1 || value.next !== null) && (
             <p class="pages">
@@ -122,7 +136,7 @@ export function List<Name extends keyof Lists>(props: Props<Name>): JSX.Element 
 }
 
 const ACTOR_STATES = ["DEPENDENCIES_UNREADY", "PENDING_CREATION", "ALIVE", "RESTARTING", "DEAD"];
-const TASK_STATES = ["PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT", "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY", "RUNNING", "FINISHED", "FAILED"];
+const TASK_STATES: NonNullable<Props<"tasks">["states"]> = [["WAITING", "waiting", ["RUNNING", "FINISHED", "FAILED"].map((value) => ({ column: "state", predicate: "!=", value }))], "PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT", "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY", "RUNNING", "FINISHED", "FAILED"];
 
 // Actors that libraries of Heliostat make for themselves.
 const OWN_ACTORS = ["_Holder", "ServeController", "ReplicaActor", "ProxyActor", "TrainCoordinator", "TrainWorker", "TrialActor", "MapWorker"];
@@ -151,13 +165,12 @@ export function ActorList({ fixed, limit }: { fixed?: Filter[]; limit?: number }
       limit={limit}
       hidden={{ filters: OWN_ACTORS.map((value) => ({ column: "class_name", predicate: "!=", value })), called: "include actors of libraries" }}
       columns={[
-        { title: "Class", of: (row) => <a href={`#/actors/${row.actor_id}`}>{row.class_name}</a> },
-        { title: "Name", of: (row) => row.name },
-        { title: "State", of: (row) => <State of={row.state} /> },
+        { title: "Class", of: (row) => <Name of={row.class_name} href={`#/actors/${row.actor_id}`} /> },
+        { title: "Name", of: (row) => row.name && <Name of={row.name} /> },
+        { title: "State", of: (row) => <><State of={row.state} />{row.num_restarts ? <div class="dim">{many(row.num_restarts, "restart")}</div> : null}</> },
         { title: "Reason", of: (row) => <Why row={row} /> },
         { title: "Node", key: "node_id", of: (row) => <Host of={row.node_id} /> },
         { title: "Process", of: (row) => row.pid || "", number: true },
-        { title: "Restarts", of: (row) => row.num_restarts || "", number: true },
         { title: "Job", key: "job_id", of: (row) => <Id of={row.job_id} to="jobs" /> },
         { title: "Id", of: (row) => <Id of={row.actor_id} to="actors" /> },
       ]}
@@ -191,7 +204,7 @@ function Functions(): JSX.Element {
           empty="No function has been called yet."
           rows={value ?? []}
           columns={[
-            { title: "Function", of: (row) => row.func_or_class_name },
+            { title: "Function", of: (row) => <Name of={row.func_or_class_name} href={`#/tasks?name=${encodeURIComponent(row.func_or_class_name)}`} /> },
             { title: "Kind", of: (row) => row.type.toLowerCase().replaceAll("_", " ") },
             {
               title: "Calls",
@@ -229,12 +242,11 @@ export function TaskList({ fixed, limit }: { fixed?: Filter[]; limit?: number })
         ["attempt_number", "most attempts"],
       ]}
       columns={[
-        { title: "Task", of: (row) => <a href={`#/tasks/${row.task_id}`}>{row.name}</a> },
-        { title: "State", of: (row) => <State of={row.state} /> },
+        { title: "Task", of: (row) => <Name of={row.name} href={`#/tasks/${row.task_id}`} /> },
+        { title: "State", of: (row) => <><State of={row.state} />{row.attempt_number ? <div class="dim">attempt {row.attempt_number}</div> : null}</> },
         { title: "Reason", of: (row) => <Why row={row} /> },
         { title: "Started", of: (row) => <span class="moment">{moment(row.start_time_ms)}</span> },
         { title: "Duration", of: tookOf, number: true },
-        { title: "Attempt", of: (row) => row.attempt_number || "", number: true },
         { title: "Node", key: "node_id", of: (row) => <Host of={row.node_id} /> },
         { title: "Process", key: "worker_id", of: (row) => (row.worker_id ? <a href={`#/workers/${row.worker_id}`}>{row.worker_pid}</a> : ""), number: true },
         { title: "Job", key: "job_id", of: (row) => <Id of={row.job_id} to="jobs" /> },
@@ -268,7 +280,7 @@ export function Errors(): JSX.Element {
           rows={value.groups}
           columns={[
             { title: "Count", of: (row) => count(row.count), number: true },
-            { title: "Function", of: (row) => <span class="name">{row.function}</span> },
+            { title: "Function", of: (row) => <Name of={row.function} href={`#/tasks?name=${encodeURIComponent(row.function)}&state=FAILED`} /> },
             { title: "Error", of: (row) => <span class="wrap">{row.message || row.error_type}</span> },
             { title: "Last seen", of: (row) => <span class="moment">{moment(row.last_ms)}</span> },
             { title: "Node", key: "node_id", of: (row) => <Host of={row.node_id} /> },
@@ -336,9 +348,9 @@ export function Groups(): JSX.Element {
         named="name"
         states={["PENDING", "CREATED", "REMOVED", "RESCHEDULING"]}
         columns={[
-          { title: "Name", of: (row) => <a href={`#/placement_groups/${row.placement_group_id}`}>{row.name || "unnamed"}</a> },
+          { title: "Name", of: (row) => <Name of={row.name || "unnamed"} href={`#/placement_groups/${row.placement_group_id}`} /> },
           { title: "State", of: (row) => <State of={row.state} /> },
-          { title: "Bundles", of: bundlesOf },
+          { title: "Bundles", of: (row) => <Name of={bundlesOf(row)} /> },
           { title: "Reason", of: (row) => <Why row={row} /> },
           { title: "Job", of: (row) => <Id of={row.creator_job_id} to="jobs" /> },
           { title: "Id", of: (row) => <Id of={row.placement_group_id} to="placement_groups" /> },
@@ -346,6 +358,11 @@ export function Groups(): JSX.Element {
       />
     </>
   );
+}
+
+/** Whether processes have told where objects were created. */
+function hasSites(rows: ObjectState[]): boolean {
+  return rows.some((row) => row.call_site !== "disabled");
 }
 
 function ObjectCounts(): JSX.Element | null {
@@ -371,18 +388,24 @@ export function Objects(): JSX.Element {
         stateTitle="Reference"
         states={["LOCAL_REFERENCE", "PINNED_IN_MEMORY", "USED_BY_PENDING_TASK", "CAPTURED_IN_OBJECT", "ACTOR_HANDLE"].map((one) => [one, one.toLowerCase().replaceAll("_", " ")])}
         orders={[["object_size", "largest"]]}
+        note={(rows) =>
+          hasSites(rows) || rows.length === 0 ? null : (
+            <p class="dim">
+              Where objects are created is not recorded; <code>RAY_record_ref_creation_sites=1</code> in the environment of <code>heliostat start</code> and of drivers turns it on.
+            </p>
+          )
+        }
         columns={[
           { title: "Object", of: (row) => <Id of={row.object_id} /> },
           { title: "Size", of: (row) => (row.object_size > 0 ? bytes(row.object_size) : ""), number: true },
-          { title: "Reference", of: (row) => row.reference_type.toLowerCase().replaceAll("_", " ") },
+          { title: "Reference", of: (row) => (row.reference_type === "UNKNOWN_STATUS" ? "unknown" : row.reference_type.toLowerCase().replaceAll("_", " ")) },
           { title: "Task", of: (row) => (row.task_status === "NIL" ? "" : <State of={row.task_status} />) },
           { title: "Process", of: (row) => row.pid, number: true },
           { title: "Kind", of: (row) => row.type.toLowerCase() },
           { title: "Address", of: (row) => row.ip },
-          { title: "Created at", of: (row) => (row.call_site === "disabled" ? "" : <code>{row.call_site}</code>) },
+          { title: "Created at", isKnown: hasSites, of: (row) => (row.call_site === "disabled" ? "" : <code class="wrap">{row.call_site}</code>) },
         ]}
       />
-      <p class="dim">To see where objects are created, start the cluster with <code>RAY_record_ref_creation_sites=1</code>.</p>
     </>
   );
 }

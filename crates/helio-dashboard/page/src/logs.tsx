@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { isPast, json, text, useAsked } from "./api";
-import { fold } from "./jobs";
+import { Tail, fold } from "./jobs";
 import { hostOf, useMachines } from "./machines";
 import type { LogFile } from "./answers";
 import { Absent, Cut, Problem, Table, bytes, count, moment, withShortIds } from "./show";
@@ -35,9 +35,7 @@ export function Log({ query, title }: { query: string; title: string }): JSX.Ele
         </span>
       </form>
       <Problem text={error} />
-      <pre class="log" tabIndex={0} aria-label={title}>
-        {found.join("\n")}
-      </pre>
+      <Tail label={title} text={found.join("\n") || (value === undefined ? "" : wanted ? "No line has that text." : "Nothing has been written into it.")} />
     </>
   );
 }

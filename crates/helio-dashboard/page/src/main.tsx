@@ -55,15 +55,16 @@ const PARTS: [string, [string, string][]][] = [
   ],
 ];
 
-function useHash(): string[] {
-  const read = () => location.hash.replace(/^#\/?/, "").split("/").map(decoded);
-  const [parts, setParts] = useState(read);
+/** The parts of the address, and the whole: of two that differ in what follows `?` a list shows other rows. */
+function useHash(): { parts: string[]; whole: string } {
+  const read = () => ({ parts: location.hash.replace(/^#\/?/, "").replace(/\?.*/, "").split("/").map(decoded), whole: location.hash });
+  const [hash, setHash] = useState(read);
   useEffect(() => {
-    const changed = () => setParts(read());
+    const changed = () => setHash(read());
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
-  return parts;
+  return hash;
 }
 
 function decoded(part: string): string {
@@ -153,7 +154,7 @@ function Gone({ history }: { history: PastOfCluster }): JSX.Element {
 }
 
 function Whole(): JSX.Element {
-  const parts = useHash();
+  const { parts, whole } = useHash();
   const [isOpen, setOpen] = useState(false);
   const cluster = useAsked(
     async () => {
@@ -206,7 +207,7 @@ function Whole(): JSX.Element {
         <main id="main" tabIndex={-1}>
           {history && <Gone history={history} />}
           {/* What time it is there is known first. */}
-          {(cluster.value || cluster.error) && <Shown parts={parts} key={parts.join("/")} />}
+          {(cluster.value || cluster.error) && <Shown parts={parts} key={whole} />}
         </main>
       </div>
     </Machines.Provider>

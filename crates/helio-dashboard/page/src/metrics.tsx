@@ -22,16 +22,17 @@ interface Shown {
   title: string;
   of: [column: string, label: string][];
   by?: number;
+  isCount?: boolean;
 }
 
 const CLUSTER: Shown[] = [
   { title: "CPUs", of: [["cpus_used", "in use"], ["cpus", "total"]] },
-  { title: "Workers and waiting requests", of: [["workers", "workers"], ["waiting_requests", "waiting requests"]] },
+  { title: "Workers and waiting requests", of: [["workers", "workers"], ["waiting_requests", "waiting requests"]], isCount: true },
   { title: "Object store, GiB", of: [["object_store_used", "used"], ["object_store", "total"]], by: 2 ** 30 },
   { title: "GPUs", of: [["gpus_used", "in use"], ["gpus", "total"]] },
   { title: "GPUs, %", of: [["gpu_percent", "busy, average"]] },
   { title: "Memory of GPUs, GiB", of: [["gpu_memory_used", "used"], ["gpu_memory", "total"]], by: 2 ** 30 },
-  { title: "Nodes", of: [["nodes", "nodes"]] },
+  { title: "Nodes", of: [["nodes", "nodes"]], isCount: true },
 ];
 
 const MACHINE: Shown[] = [
@@ -45,11 +46,12 @@ function Charts({ of, curves }: { of: Shown[]; curves: Curves }): JSX.Element {
   const isKnown = ({ of }: Shown) => of.some(([column]) => curves.series[column]?.some((value) => value !== null && value > 0));
   return (
     <div class="grid half">
-      {of.filter(isKnown).map(({ title, of, by = 1 }) => (
+      {of.filter(isKnown).map(({ title, of, by = 1, isCount }) => (
         <Card title={title} key={title}>
           <Chart
             label={title}
             times={curves.at}
+            isCount={isCount}
             series={of.map(([column, label]) => ({ label, values: (curves.series[column] ?? []).map((value) => (value === null ? null : value / by)) }))}
           />
         </Card>
@@ -123,7 +125,7 @@ export function Metrics(): JSX.Element {
   );
 }
 
-const LINE = { width: 72, height: 18 };
+const LINE = { width: 56, height: 18 };
 
 /** A figure and its last hour, as a line without axes. */
 export function Spark({ values, most, label, children }: { values: Points; most: number; label: string; children: JSX.Element | string }): JSX.Element {

@@ -1,14 +1,17 @@
 // The cluster on one screen: how much of it is used, what runs, what waits and why, what has failed.
 import type { JSX } from "preact";
-import type { JobDetails } from "./answers";
+import type { JobDetails, WaitingDemand } from "./answers";
 import { AGE_MS, json, useAsked } from "./api";
-import { Heat } from "./heat";
+import { Heat, isMany } from "./heat";
 import { Lanes, useCalls } from "./lanes";
 import { useMachines } from "./machines";
-import { Card, Figures, Problem, State, Table, count, resourceName } from "./show";
+import { Card, Cut, Figures, Problem, State, Table, count, resourceName } from "./show";
 
 const EVERY_MS = 1000;
 const STREAM_MS = 60_000;
+// Rows of what waits and what has failed: more would push the rest off the screen.
+const SHOWN = 4;
+const LANES = 12;
 
 async function cluster() {
   const [status, jobs, actors] = await Promise.all([
@@ -63,6 +66,19 @@ function pending(states: Map<string, number>): number {
   return [...states].reduce((sum, [state, many]) => sum + (/^PENDING|UNREADY/.test(state) ? many : 0), 0);
 }
 
+/** What waits for the same for the same reason, as bundles of a placement group do, is one row; the most first. */
+function together(demand: WaitingDemand[]): { count: number; resources: string; why: string }[] {
+  const rows = new Map<string, { count: number; resources: string; why: string }>();
+  for (const one of demand) {
+    const resources = Object.entries(one.resources).map(([name, value]) => `${value} ${name}`).join(", ") || "nothing";
+    const key = `${resources}\n${one.why}`;
+    const known = rows.get(key);
+    if (known) known.count += one.count;
+    else rows.set(key, { count: one.count, resources, why: one.why });
+  }
+  return [...rows.values()].sort((a, b) => b.count - a.count);
+}
+
 /** What the libraries run now: a line each. */
 function Libraries({ of }: { of: Awaited<ReturnType<typeof libraries>> }): JSX.Element | null {
   const goesOn = (run: { is_over: boolean; is_left: boolean }) => !run.is_over && !run.is_left;
@@ -109,7 +125,7 @@ export function Overview(): JSX.Element {
   const { tasks, errors } = told.value;
   const alive = machines.value.filter((node) => node.raylet.state === "ALIVE").length;
   const gone = machines.value.length - alive;
-  const failed = jobs.filter((job) => job.status === "FAILED").slice(-5).reverse();
+  const failed = jobs.filter((job) => job.status === "FAILED").slice(-2).reverse();
   const running = jobs.filter((job) => job.status === "RUNNING").length;
   const { usage, resourceDemand: demand } = report;
   const of = (all: Map<string, number>, state: string) => all.get(state) ?? 0;
@@ -119,19 +135,19 @@ export function Overview(): JSX.Element {
       <Problem text={error ?? runs.error} />
       <Figures
         of={[
-          ["Nodes", <>{count(alive)} <small><State of="ALIVE" />{gone > 0 && `, ${count(gone)} dead`}</small></>],
-          ["Jobs running", count(running), running ? "runs" : undefined],
-          ["Tasks running", count(of(tasks, "RUNNING")), of(tasks, "RUNNING") ? "runs" : undefined],
-          ["Tasks waiting", count(pending(tasks)), pending(tasks) ? "other" : undefined],
-          ["Tasks finished", count(of(tasks, "FINISHED"))],
-          ["Tasks failed", count(of(tasks, "FAILED")), of(tasks, "FAILED") ? "bad" : undefined],
-          ["Actors alive", <>{count(of(actors, "ALIVE"))} <small>{pending(actors) > 0 && `${count(pending(actors))} pending`}</small></>],
+          ["Nodes", <>{count(alive)} <small><State of="ALIVE" />{gone > 0 && `, ${count(gone)} dead`}</small></>, undefined, "nodes"],
+          ["Jobs running", count(running), running ? "runs" : undefined, "jobs"],
+          ["Tasks running", count(of(tasks, "RUNNING")), of(tasks, "RUNNING") ? "runs" : undefined, "tasks?state=RUNNING"],
+          ["Tasks waiting", count(pending(tasks)), pending(tasks) ? "other" : undefined, "tasks?state=WAITING"],
+          ["Tasks finished", count(of(tasks, "FINISHED")), undefined, "tasks?state=FINISHED"],
+          ["Tasks failed", count(of(tasks, "FAILED")), of(tasks, "FAILED") ? "bad" : undefined, "tasks?state=FAILED"],
+          ["Actors alive", <>{count(of(actors, "ALIVE"))} <small>{pending(actors) > 0 && `${count(pending(actors))} pending`}</small></>, undefined, "actors?state=ALIVE"],
         ]}
       />
       <div class="grid two">
         <Card title="Tasks in the last minute" more={<a href="#/timeline">Timeline</a>}>
           <Problem text={known.error} />
-          <Lanes label="Tasks in the last minute" known={known} widthMs={STREAM_MS} lanesMax={12} />
+          <Lanes label="Tasks in the last minute" known={known} widthMs={STREAM_MS} lanesMax={isMany(machines.value) ? 2 * LANES : LANES} />
         </Card>
         <div>
           <Card title="Resources">
@@ -156,22 +172,20 @@ export function Overview(): JSX.Element {
       </div>
       <div class="grid half">
         <Card title="Waiting for resources">
-          <Table
-            label="Waiting for resources"
-            empty="Nothing is waiting for resources."
-            rows={demand}
-            columns={[
-              { title: "Count", of: (row) => count(row.count), number: true },
-              {
-                title: "Resources",
-                of: (row) =>
-                  Object.entries(row.resources)
-                    .map(([name, value]) => `${value} ${name}`)
-                    .join(", ") || "nothing",
-              },
-              { title: "Reason", of: (row) => <span class="wrap">{row.why}</span> },
-            ]}
-          />
+          <Cut rows={together(demand)} most={SHOWN}>
+            {(rows) => (
+              <Table
+                label="Waiting for resources"
+                empty="Nothing is waiting for resources."
+                rows={rows}
+                columns={[
+                  { title: "Count", of: (row) => count(row.count), number: true },
+                  { title: "Resources", of: (row) => row.resources },
+                  { title: "Reason", of: (row) => <span class="lines" title={row.why}>{row.why}</span> },
+                ]}
+              />
+            )}
+          </Cut>
         </Card>
         <Card title="Failures" more={<a href="#/errors">All errors</a>}>
           {errors.length === 0 && failed.length === 0 && <p class="empty">No job or task has failed.</p>}
@@ -181,7 +195,7 @@ export function Overview(): JSX.Element {
               empty=""
               rows={failed}
               columns={[
-                { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(idOf(job))}`}>{idOf(job)}</a> },
+                { title: "Job", of: (job) => <a class="name" href={`#/jobs/${encodeURIComponent(idOf(job))}`}>{idOf(job)}</a> },
                 { title: "Reason", of: (job) => <span class="lines" title={job.message ?? ""}>{lastOf(job.message)}</span> },
               ]}
             />
@@ -190,11 +204,11 @@ export function Overview(): JSX.Element {
             <Table
               label="Failed tasks"
               empty=""
-              rows={errors.slice(0, 5)}
+              rows={errors.slice(0, SHOWN)}
               columns={[
                 { title: "Count", of: (row) => count(row.count), number: true },
                 { title: "Function", of: (row) => <a class="name" href={`#/tasks/${row.task_id}`}>{row.function}</a> },
-                { title: "Error", of: (row) => <span class="lines">{row.message || row.error_type}</span> },
+                { title: "Error", of: (row) => <span class="lines" title={row.message}>{row.message || row.error_type}</span> },
               ]}
             />
           )}

@@ -51,7 +51,7 @@ function One({ deployment }: { deployment: Deployment }): JSX.Element {
           </div>
           <div>
             <h3>Requests in progress and queued</h3>
-            <Chart label={`Queue of ${deployment.name}`} times={times} series={[{ label: "in progress", values: of(2) }, { label: "queued", values: of(3) }]} />
+            <Chart label={`Queue of ${deployment.name}`} times={times} series={[{ label: "in progress", values: of(2) }, { label: "queued", values: of(3) }]} isCount />
           </div>
           <div>
             <h3>Requests/s and errors/s</h3>
@@ -59,7 +59,7 @@ function One({ deployment }: { deployment: Deployment }): JSX.Element {
           </div>
           <div>
             <h3>Replicas</h3>
-            <Chart label={`Replicas of ${deployment.name}`} times={times} series={[{ label: "replicas", values: of(1) }]} />
+            <Chart label={`Replicas of ${deployment.name}`} times={times} series={[{ label: "replicas", values: of(1) }]} isCount />
           </div>
         </div>
       )}

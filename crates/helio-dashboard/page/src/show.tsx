@@ -44,6 +44,11 @@ export function count(amount: number): string {
   return Math.round(amount).toLocaleString("en-US");
 }
 
+/** So many of something. */
+export function many(amount: number, one: string): string {
+  return `${count(amount)} ${one}${amount === 1 ? "" : "s"}`;
+}
+
 /** A resource's name for people. */
 export function resourceName(name: string): string {
   if (name === "CPU" || name === "GPU") return `${name}s`;
@@ -66,9 +71,14 @@ export function duration(ms: number): string {
   return `${Math.floor(minutes / 60)} h${besides(minutes % 60, "min")}`;
 }
 
+/** Where an id begins that ids of other things do not share: those of an actor's first call and of its handles begin all alike. */
+function shortId(id: string): string {
+  return id.replace(/^(?:f{16}|0{16})(?=[0-9a-f]{16})/, "").slice(0, 10);
+}
+
 /** A text with the beginnings of its ids, as lists show them. */
 export function withShortIds(text: string): string {
-  return text.replace(/[0-9a-f]{24,}/g, (id) => `${id.slice(0, 10)}…`);
+  return text.replace(/[0-9a-f]{24,}/g, (id) => `${shortId(id)}…`);
 }
 
 /** A reason as a sentence of its own. */
@@ -108,7 +118,7 @@ export type Thing = "nodes" | "actors" | "tasks" | "workers" | "jobs" | "placeme
 export function Id({ of, to, whole }: { of: string | null | undefined; to?: Thing; whole?: boolean }): JSX.Element | null {
   const [copied, setCopied] = useState(false);
   if (!of) return null;
-  const shown = <code title={of}>{whole ? of : of.slice(0, 10)}</code>;
+  const shown = <code title={of}>{whole ? of : shortId(of)}</code>;
   const take = async () => {
     await copy(of);
     setCopied(true);
@@ -117,7 +127,7 @@ export function Id({ of, to, whole }: { of: string | null | undefined; to?: Thin
   return (
     <span class="id">
       {to ? <a href={`#/${to}/${encodeURIComponent(of)}`}>{shown}</a> : shown}
-      <button type="button" onClick={take} aria-label={copied ? "Copied" : `Copy ${of.slice(0, 10)}`} title={copied ? "Copied" : "Copy"}>
+      <button type="button" onClick={take} aria-label={copied ? "Copied" : `Copy ${shortId(of)}`} title={copied ? "Copied" : "Copy"}>
         <svg viewBox="0 0 12 12" aria-hidden="true">
           {copied ? <path d="M2 6.5 4.8 9.5 10 3" /> : <path d="M4 4V1.5h6.5V8H8M1.5 4H8v6.5H1.5Z" />}
         </svg>
@@ -206,13 +216,22 @@ export function Facts({ of }: { of: [string, ComponentChildren][] }): JSX.Elemen
   );
 }
 
-/** Figures in a row: a name, a number, and in which colour. */
-export function Figures({ of }: { of: [string, ComponentChildren, string?][] }): JSX.Element {
+// Names up to this length stand in one line.
+const NAME_MAX = 28;
+
+/** A name in a list: in one line, or where it is long in as many as it takes. */
+export function Name({ of, href }: { of: string; href?: string }): JSX.Element {
+  const kind = of.length > NAME_MAX ? "name" : "whole";
+  return href ? <a class={kind} href={href}>{of}</a> : <span class={kind}>{of}</span>;
+}
+
+/** Figures in a row: a name, a number, in which colour, and the part of the page where they come from. */
+export function Figures({ of }: { of: [string, ComponentChildren, string?, string?][] }): JSX.Element {
   return (
     <dl class="figures">
-      {of.map(([name, value, kind]) => (
+      {of.map(([name, value, kind, part]) => (
         <div>
-          <dt>{name}</dt>
+          <dt>{part === undefined ? name : <a href={`#/${part}`}>{name}</a>}</dt>
           <dd class={kind}>{value}</dd>
         </div>
       ))}
@@ -236,6 +255,8 @@ export interface Column<Row> {
   key?: string;
   /** On the right, to be compared from row to row. */
   number?: boolean;
+  /** Whether these rows have anything for it; without it: always. */
+  isKnown?: (rows: Row[]) => boolean;
 }
 
 /** Rows under their titles; `empty` is what is said when there are none. */
@@ -246,24 +267,28 @@ export function Table<Row>(props: {
   empty: ComponentChildren;
 }): JSX.Element {
   if (props.rows.length === 0) return <p class="empty">{props.empty}</p>;
+  const columns = props.columns.filter(({ isKnown }) => isKnown?.(props.rows) ?? true);
   const side = (column: Column<Row>) => (column.number ? "number" : undefined);
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={`${props.label}, may be wider than it is shown`}>
-      <table aria-label={props.label}>
-        <thead>
-          <tr>
-            {props.columns.map((column) => (
-              <th scope="col" class={side(column)}>
+      {/* In a narrow window a row is a block: roles keep it a row for those who hear it. */}
+      <table role="table" aria-label={props.label}>
+        <thead role="rowgroup">
+          <tr role="row">
+            {columns.map((column) => (
+              <th role="columnheader" scope="col" class={side(column)}>
                 {column.title || <span class="skip">More</span>}
               </th>
             ))}
           </tr>
         </thead>
-        <tbody>
+        <tbody role="rowgroup">
           {props.rows.map((row) => (
-            <tr>
-              {props.columns.map((column) => (
-                <td class={side(column)}>{column.of(row)}</td>
+            <tr role="row">
+              {columns.map((column) => (
+                <td role="cell" class={side(column)} data-title={column.title}>
+                  {column.of(row)}
+                </td>
               ))}
             </tr>
           ))}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -89,6 +90,12 @@ def _summary(
         lines.append("")
     if any("…" in line for line in lines):
         lines += ["Cut to the terminal's width; --wide shows lines whole.", ""]
+    if width is not None and objects and not has_sites:
+        note = (
+            "Where references are made is not recorded: RAY_record_ref_creation_sites=1 in the"
+            " environment of `start` and of drivers turns it on."
+        )
+        lines += [*textwrap.wrap(note, width), ""]
     return "\n".join([*lines, f"Total: {total}", ""])
 
 
