@@ -258,7 +258,7 @@ class History(World):
                 raise
             return self.refused(error)
         except ControllerError as error:
-            if not isinstance(error.__cause__, WorkerStartError):
+            if not isinstance(error.controller_failure, WorkerStartError):
                 raise
             return self.refused(error)
         finally:

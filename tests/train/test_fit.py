@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import re
+import tempfile
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ray import train
-from ray.train import WorkerGroupError
+from ray.train import ControllerError, WorkerGroupError
 from ray.train.torch import TorchConfig
 
 pytestmark = [pytest.mark.usefixtures("quiet")]
@@ -241,3 +244,65 @@ def test_callbacks_see_reports_and_failures(fit: Any, tmp_path: Path) -> None:
     lines = seen.read_text().splitlines()
     assert lines[0] == "report [0, 1] None"
     assert lines[-1] == "failure [1]"
+
+
+@pytest.mark.contract("F9.13")
+@pytest.mark.heliostat_only("the text, and which callbacks hear of a report")
+def test_a_callback_that_raises_ends_the_run_and_is_named(fit: Any) -> None:
+    from ray.train import UserCallback
+
+    calls: list[str] = []
+
+    class Broken(UserCallback):
+        def after_report(self, **named: Any) -> None:
+            calls.append("broken")
+            raise KeyError("no such column")
+
+    class Watch(UserCallback):
+        def after_report(self, **named: Any) -> None:
+            calls.append("watch")
+
+    def loop() -> None:
+        for step in range(5):
+            train.report({"step": step})
+
+    with pytest.raises(ControllerError, match=r"no such column") as caught:
+        fit(loop, 1, callbacks=[Broken(), Watch()])
+    assert isinstance(caught.value.controller_failure, KeyError)
+    assert calls[:2] == ["broken", "watch"]  # the other one hears of it all the same
+    assert calls.count("broken") == 1
+    text = "Broken.after_report raised KeyError: 'no such column'"
+    assert str(caught.value).endswith(text)
+    assert str(pickle.loads(pickle.dumps(caught.value))).endswith(text)
+
+
+@pytest.mark.contract("F9.08")
+@pytest.mark.heliostat_only("the text")
+def test_a_score_that_no_checkpoint_has_is_told_once(
+    fit: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELIOSTAT_TRAIN_VIEW", "lines")
+
+    def loop() -> None:
+        for step in range(3):
+            with tempfile.TemporaryDirectory() as folder:
+                checkpoint = train.Checkpoint.from_directory(folder)
+                train.report({"loss": 1.0, "step": step}, checkpoint=checkpoint)
+
+    kept = train.CheckpointConfig(num_to_keep=1, checkpoint_score_attribute="accuracy")
+    fit(loop, 1, checkpoint_config=kept)
+    told = capfd.readouterr().err
+    assert told.count("checkpoint_score_attribute='accuracy' was not reported") == 1
+    assert "only 'loss', 'step'" in told
+    kept = train.CheckpointConfig(num_to_keep=1, checkpoint_score_attribute="loss")
+    fit(loop, 1, name="scored", checkpoint_config=kept)
+    assert "checkpoint_score_attribute" not in capfd.readouterr().err
+
+
+@pytest.mark.contract("F9.09")
+@pytest.mark.heliostat_only("Ray waits for such a node")
+def test_why_workers_cannot_start_is_told_once(fit: Any) -> None:
+    with pytest.raises(ControllerError) as caught:
+        fit(lambda: None, 1, scaling={"resources_per_worker": {"CPU": 999}})
+    failure = str(caught.value.controller_failure).splitlines()[0]
+    assert "".join(traceback.format_exception(caught.value)).count(failure) == 1

@@ -13,7 +13,7 @@ pytest.importorskip("heliostat.train")
 from heliostat.train.config import FailureConfig
 from heliostat.train.controller.page_row import explained
 from heliostat.train.controller.record import RunRecord
-from heliostat.train.controller.results import summary
+from heliostat.train.controller.summary import summary
 from heliostat.train.coordinator.steps import StepMonitor
 from heliostat.train.steps.clock import StepClock
 from heliostat.train.steps.messages import (

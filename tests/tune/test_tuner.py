@@ -224,6 +224,26 @@ def test_a_function_that_fails_goes_on_from_its_checkpoint(fit: Any, keep: int |
     assert len(folders) == (keep or 5), "what is not kept is removed"
 
 
+@pytest.mark.contract("F11.03")
+@pytest.mark.heliostat_only("the text")
+@pytest.mark.parametrize("attribute", ["accuracy", "score"])
+def test_a_score_that_no_checkpoint_has_is_told_once(
+    fit: Any, caplog: pytest.LogCaptureFixture, attribute: str
+) -> None:
+    kept = tune.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute=attribute)
+    run = {
+        "failure_config": tune.FailureConfig(max_failures=1),
+        "checkpoint_config": kept,
+    }
+    with caplog.at_level("WARNING", logger="heliostat"):
+        fit(resumed, {}, run)
+    told = [one for one in caplog.messages if "checkpoint_score_attribute" in one]
+    assert len(told) == (attribute == "accuracy")
+    assert all(
+        one.startswith("checkpoint_score_attribute='accuracy' was not reported") for one in told
+    )
+
+
 @pytest.mark.contract("F11.05")
 def test_one_that_fails_leaves_the_others_alone(fit: Any) -> None:
     def fails(config: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ import cloudpickle
 import pytest
 from heliostat.tune import progress
 from heliostat.tune.runner.trial import Trial
+from heliostat.tune.view import choice
 from heliostat.tune.view import rows as rows_module
 from heliostat.tune.view.importance import importance
 from heliostat.tune.view.page import About, render
@@ -171,7 +172,7 @@ def test_a_terminal_has_a_table_of_what_runs(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    opened = progress.open_progress(1, "score", "max", 8, None)
+    opened = choice.open_progress(1, "score", "max", 8, None)
     assert type(opened) is progress.Progress
 
 

@@ -25,7 +25,8 @@ class TrainRunContext:
 class UserCallback:
     """Derive from it, and pass objects with ``RunConfig(callbacks=[...])``.
 
-    An exception in a callback ends the run with ``ControllerError``.
+    An exception in a callback ends the run with a ``ControllerError`` that names the callback. It is not
+    called again; other callbacks are, until the run has ended.
 
     Examples:
         >>> from ray import train

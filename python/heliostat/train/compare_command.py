@@ -10,7 +10,7 @@ from pathlib import Path
 
 from heliostat.train.controller.results import REPORTS_FILE
 from heliostat.train.controller.saved import SavedRun
-from heliostat.train.storage.base import open_storage
+from heliostat.train.storage.opening import open_storage
 from heliostat.train.view.compared import COLORS, Fact, compared, facts
 from heliostat.util.commands import exit_code
 

@@ -155,7 +155,7 @@ class DataParallelTrainer(BaseTrainer):
         from heliostat.train.controller.spec import RunSpec
         from heliostat.train.messages import Job
         from heliostat.train.settings import TrainSettings
-        from heliostat.train.storage.base import open_storage
+        from heliostat.train.storage.opening import open_storage
 
         settings = TrainSettings.from_environment()
         run_config = self.run_config

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 
 class TrainingFailedError(Exception):
     """Training could not be finished within what ``FailureConfig`` allows.
@@ -48,7 +51,8 @@ class ControllerError(TrainingFailedError):
     """Something outside the workers failed: storage, the coordinator, a callback.
 
     Attributes:
-        controller_failure: The exception that ended the run.
+        controller_failure: The exception that ended the run. With its traceback it is the cause, too,
+            unless its text says all (:class:`WorkerStartError`).
 
     Examples:
         >>> from ray.train import ControllerError, DataParallelTrainer
@@ -61,12 +65,14 @@ class ControllerError(TrainingFailedError):
         ControllerError('OSError: the disk is full')
     """
 
-    def __init__(self, controller_failure: Exception) -> None:
-        super().__init__(f"{type(controller_failure).__name__}: {controller_failure}")
+    def __init__(self, controller_failure: Exception, *, _where: str = "") -> None:
+        text = f"{type(controller_failure).__name__}: {controller_failure}"
+        super().__init__(f"{_where} raised {text}" if _where else text)
         self.controller_failure = controller_failure
+        self._where = _where
 
-    def __reduce__(self) -> tuple[type[ControllerError], tuple[object, ...]]:
-        return (type(self), (self.controller_failure,))
+    def __reduce__(self) -> tuple[Callable[..., ControllerError], tuple[object, ...]]:
+        return (partial(type(self), _where=self._where), (self.controller_failure,))
 
 
 class WorkerDiedError(Exception):
@@ -118,8 +124,9 @@ class WorkerStartError(Exception):
         ...     try:
         ...         return trainer.fit()
         ...     except TrainingFailedError as error:
-        ...         if isinstance(error.__cause__, WorkerStartError):
-        ...             print("no room:", error.__cause__)  # such as GPUs that no node has
+        ...         failure = getattr(error, "controller_failure", None)
+        ...         if isinstance(failure, WorkerStartError):
+        ...             print("no room:", failure)  # such as GPUs that no node has
         ...         raise
     """
 

@@ -16,7 +16,8 @@ from heliostat.tune.environment import delimiter
 from heliostat.tune.error import TuneError
 from heliostat.tune.result_grid import SCOPES, best_index, best_row, check_filter, flat_row
 from heliostat.tune.runner.mirror import JOURNAL, fetch, has_search
-from heliostat.tune.runner.store import read_results, read_trials
+from heliostat.tune.runner.results_file import read_results
+from heliostat.tune.runner.store import read_trials
 from heliostat.tune.runner.trial import Trial, rank
 from heliostat.tune.stopper import flattened
 

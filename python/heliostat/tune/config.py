@@ -13,8 +13,9 @@ from heliostat.train.arguments import DEPRECATED, check_folder_name, whole
 from heliostat.train.config import CheckpointConfig as TrainCheckpointConfig
 from heliostat.train.config import FailureConfig as TrainFailureConfig
 from heliostat.train.config.run import SyncConfig
-from heliostat.train.storage.base import Storage, open_storage
+from heliostat.train.storage.base import Storage
 from heliostat.train.storage.filesystems import is_local
+from heliostat.train.storage.opening import open_storage
 from heliostat.tune.trainable.output import log_files
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from heliostat.core.platform.extras import required
 from heliostat.train.result import Result
 from heliostat.tune.aliases import Report
-from heliostat.tune.runner.store import read_results
+from heliostat.tune.runner.results_file import read_results
 from heliostat.tune.runner.trial import ERROR, TERMINATED, Trial, best_checkpoints, rank
 from heliostat.tune.stopper import flattened
 

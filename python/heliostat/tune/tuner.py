@@ -35,7 +35,7 @@ from heliostat.tune.error import NoSearch, TuneError, search_error
 from heliostat.tune.execution.placement_groups import as_resources, is_function_of_config
 from heliostat.tune.logger import CSVLoggerCallback, TBXLoggerCallback
 from heliostat.tune.page_row import SearchRow
-from heliostat.tune.progress import Progress, open_progress
+from heliostat.tune.progress import Progress
 from heliostat.tune.progress_reporter import Reported
 from heliostat.tune.registry import registered
 from heliostat.tune.result import DEFAULT_METRIC
@@ -70,6 +70,7 @@ from heliostat.tune.trainable.function_trainable import FunctionTrainable
 from heliostat.tune.trainable.output import log_files
 from heliostat.tune.trainable.timing import counts_of
 from heliostat.tune.trainable.util import check, check_checkpoints, name_of, resources_of
+from heliostat.tune.view.choice import open_progress
 
 logger = logging.getLogger("heliostat")
 

@@ -285,7 +285,7 @@ class RunConfig:
         Raises:
             OSError: The folder cannot be made.
         """
-        from heliostat.train.storage.base import open_storage
+        from heliostat.train.storage.opening import open_storage
 
         self.name = self.name or named_by_time()
         storage = open_storage(self.storage_path, self.name, self.storage_filesystem)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from heliostat.exceptions import RayTaskError
+from heliostat.core.platform.user_errors import user_error
 from heliostat.train.config import FailureConfig
 from heliostat.train.coordinator.attempt import ranks_text
 from heliostat.train.messages import WorkerInfo
@@ -42,18 +42,11 @@ class RankFailure:
         where = f" (pid {self.info.pid} on {self.info.node_ip})" if self.info else ""
         if self.died:
             return f"rank {self.rank}{where} died: {_cut(_cause_of_death(str(self.error)))}"
-        error = _raised(self.error)
+        error = user_error(self.error)
         text, name = _first_line(str(error)), type(error).__name__
         if self.is_echo:
             return f"rank {self.rank}{where} raised {name}: its connection to another rank broke"
         return f"rank {self.rank}{where} raised {name}" + (f": {_cut(text)}" if text else "")
-
-
-def _raised(error: BaseException) -> BaseException:
-    """The exception of the user's code, where it came through tasks: their text is a traceback."""
-    while isinstance(error, RayTaskError) and isinstance(error.cause, Exception):
-        error = error.cause
-    return error
 
 
 def _first_line(text: str) -> str:

@@ -13,8 +13,8 @@ import heliostat as ray
 from heliostat.experimental import internal_kv
 from heliostat.train.controller.live_curves import LiveCurves
 from heliostat.train.controller.record import RunRecord
-from heliostat.train.controller.results import duration, summary
 from heliostat.train.controller.seen import seen
+from heliostat.train.controller.summary import duration, summary
 from heliostat.train.steps import pace
 from heliostat.train.steps.messages import PHASES, StepTimes
 from heliostat.train.view.replicas import quorum_text

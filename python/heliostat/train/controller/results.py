@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import socket
-import time
 from typing import Any
 
 from heliostat.train.checkpoint import Checkpoint
@@ -15,12 +14,15 @@ from heliostat.train.controller.checks import checkpoint_of
 from heliostat.train.controller.record import RunRecord
 from heliostat.train.controller.saved import SavedRun, dump
 from heliostat.train.controller.spec import RunSpec
+from heliostat.train.controller.summary import summary
 from heliostat.train.coordinator.checkpoint_book import CheckpointBook
 from heliostat.train.errors import TrainingFailedError
 from heliostat.train.messages import ReportedRow
 from heliostat.train.metrics import LegacyFields
 from heliostat.train.result import Result
-from heliostat.train.storage.base import SNAPSHOT_FILE, Storage, open_storage
+from heliostat.train.storage.base import SNAPSHOT_FILE, Storage
+from heliostat.train.storage.opening import open_storage
+from heliostat.train.view.page import render
 
 PAGE_FILE = "run.html"
 REPORTS_FILE = "reports.json"
@@ -86,49 +88,12 @@ class ResultBuilder:
         try:
             storage.write(REPORTS_FILE, dump(record, summary(record)))
             if self._spec.settings.html:
-                from heliostat.train.view.page import render
-
                 record.page = storage.join(PAGE_FILE)
                 storage.write(PAGE_FILE, render(record, error).encode(errors="replace"))
         except Exception as problem:  # what was trained is worth more than its page
             record.page = None
             return f"the page of the run was not written: {problem!r}"
         return ""
-
-
-def summary(record: RunRecord) -> str:
-    """The run in one line."""
-    seconds = (record.finished_at or time.time()) - record.started_at
-    sizes = [a.world_size for a in record.attempts]
-    size = f"{sizes[-1]} worker{'s' if sizes[-1] != 1 else ''}" if sizes else "no workers"
-    if len(set(sizes)) > 1:
-        size = f"{min(sizes)} to {max(sizes)} workers"
-    replaced = sum(f.went_on for f in record.failures)
-    restarts = len(record.failures) - replaced - (record.state != "finished")
-    parts = [
-        f"{record.state} after {duration(seconds)}",
-        size,
-        f"{record.report_count} report{'s' if record.report_count != 1 else ''}",
-    ]
-    if restarts > 0:
-        parts.append(f"{restarts} restart{'s' if restarts != 1 else ''}")
-    if record.slow_replaced:
-        count = record.slow_replaced
-        parts.append(f"{count} slow rank{'s' if count != 1 else ''} replaced")
-    if replaced:
-        parts.append(f"{replaced} replica group{'s' if replaced != 1 else ''} replaced")
-    return f"{record.name}: {', '.join(parts)}"
-
-
-def duration(seconds: float) -> str:
-    """``850 ms``, ``12.3 s``, ``4 min 05 s`` or ``2 h 10 min``."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
 
 
 def result_from_path(path: str, filesystem: Any | None) -> Result:

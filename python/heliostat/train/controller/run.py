@@ -11,9 +11,11 @@ import time
 from typing import Any
 
 import heliostat as ray
+from heliostat.core.platform.user_errors import user_error
 from heliostat.train.backend import Replicas
 from heliostat.train.callbacks import TrainRunContext
 from heliostat.train.controller.attempt import AttemptResult, AttemptRunner, EventStream
+from heliostat.train.controller.callbacks import CallbackFailed, Callbacks
 from heliostat.train.controller.checks import checkpoint_of, open_run
 from heliostat.train.controller.failures import FailurePolicy, RankFailure, by_cause, describe
 from heliostat.train.controller.interrupts import Interrupts
@@ -50,6 +52,7 @@ from heliostat.train.memory.keepers import Keepers
 from heliostat.train.messages import Event, ReportedRow
 from heliostat.train.preemption import PreemptionError
 from heliostat.train.result import Result
+from heliostat.train.scores import ScoreCheck
 from heliostat.train.view import open_view
 
 # Decisions after a failure.
@@ -63,7 +66,7 @@ class TrainRun:
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
-        self._callbacks = list(spec.run_config.callbacks or [])
+        self._callbacks = Callbacks(spec.run_config.callbacks or [])
         self._context = TrainRunContext(
             spec.run_config, spec.scaling, spec.job.config, spec.backend_config, spec.run_id
         )
@@ -98,6 +101,9 @@ class TrainRun:
         self._pauses = Pauses()
         self._results = ResultBuilder(spec, self.record)
         self._book: CheckpointBook = spec.book
+        self._scores = ScoreCheck(spec.book.score_attribute)
+        for entry in spec.book.entries:
+            self._scores.add(entry.metrics)
         self._keepers = Keepers()
         self._coordinator: Any = None
         self._job: Any = None
@@ -138,6 +144,11 @@ class TrainRun:
                 self.record.state, error = "interrupted", interrupt
             except TrainingFailedError as failure:
                 self.record.state, error = "failed", failure
+            except WorkerStartError as failure:
+                # No cause: a traceback would print the same text twice, and has no frame of the user's.
+                self.record.state, error = "failed", ControllerError(failure)
+            except CallbackFailed as failure:
+                self.record.state, error = "failed", _callback_error(failure)
             except Exception as failure:
                 self.record.state, error = "failed", ControllerError(failure)
                 error.__cause__ = failure
@@ -203,8 +214,7 @@ class TrainRun:
         if earlier and earlier[-1] != size:
             workers = "worker" if size == 1 else "workers"
             self._note(f"the group has {size} {workers}, and had {earlier[-1]}")
-            for callback in self._callbacks:
-                callback.on_world_size_change(self._context, earlier[-1], size)
+            self._callbacks.call("on_world_size_change", self._context, earlier[-1], size)
 
     def _keep(self, result: AttemptResult) -> None:
         """End the workers that cannot be used again, are slow, or would go with their nodes."""
@@ -306,8 +316,9 @@ class TrainRun:
         self.record.failures.append(row)
         self._view.failed(row, policy.budget(preempted), _GO_ON)
         exceptions = {failure.rank: _with_traceback(failure)}
-        for callback in self._callbacks:
-            callback.after_exception(run_context=self._context, worker_exceptions=exceptions)
+        self._callbacks.call(
+            "after_exception", run_context=self._context, worker_exceptions=exceptions
+        )
 
     def _grow(self, number: int, ranks: range, size: int, launcher: Launcher) -> list[Any] | None:
         """Start one more replica group on workers that have joined; None: the training is over."""
@@ -323,8 +334,7 @@ class TrainRun:
         self._rows.group_started(self._group)
         for rank in ranks:
             self._renewed(rank)
-        for callback in self._callbacks:
-            callback.on_world_size_change(self._context, ranks.start, ranks.stop)
+        self._callbacks.call("on_world_size_change", self._context, ranks.start, ranks.stop)
         return started
 
     def _renewed(self, rank: int) -> None:
@@ -379,8 +389,9 @@ class TrainRun:
         else:
             self.record.state = "failed"
         self._view.failed(failure, policy.budget(preempted), _RESTART if restart else _GIVE_UP)
-        for callback in self._callbacks:
-            callback.after_exception(run_context=self._context, worker_exceptions=exceptions)
+        self._callbacks.call(
+            "after_exception", run_context=self._context, worker_exceptions=exceptions
+        )
         if not restart and preempted:
             raise PreemptionError(self._resizer.info) from failures[0].error
         if not restart:
@@ -480,6 +491,7 @@ class TrainRun:
                 self.record.quorums.append(QuorumRecord(event.time, number, **event.data))
             elif event.kind == "deleted":
                 self.record.deleted.update(event.data["names"])
+                self._warn_of_scores()
             elif event.kind == "validated":
                 self._validated(**event.data)
             elif event.kind in ("missing", "excused", "note"):
@@ -516,14 +528,16 @@ class TrainRun:
         self._results.reported(row, pid)
         self.record.add_report(row)
         self._view.reported(row)
-        for callback in self._callbacks:
-            checkpoint = (
-                checkpoint_of(self._spec.storage, row.checkpoint) if row.checkpoint else None
-            )
-            callback.after_report(
+        if row.checkpoint:
+            self._scores.add(row.metrics)
+        if self._callbacks:
+            self._callbacks.call(
+                "after_report",
                 run_context=self._context,
                 metrics=row.all_metrics or [row.metrics],
-                checkpoint=checkpoint,
+                checkpoint=checkpoint_of(self._spec.storage, row.checkpoint)
+                if row.checkpoint
+                else None,
             )
 
     def _is_slow(self, rank: int, text: str) -> None:
@@ -539,6 +553,7 @@ class TrainRun:
         for row in self.record.checkpoints:
             if row.checkpoint == checkpoint:
                 row.metrics = {**row.metrics, **metrics}
+        self._scores.add(metrics)
         if text:
             self._note(text)
 
@@ -551,6 +566,11 @@ class TrainRun:
             if span.rank == worker.rank and span.end is None:
                 span.end, span.state = time.time(), state
         self._view.refresh()
+
+    def _warn_of_scores(self) -> None:
+        text = self._scores.warning()
+        if text is not None:
+            self._note(text)
 
     def _enter(self, state: str) -> None:
         self.record.state = state
@@ -566,11 +586,16 @@ class TrainRun:
 
     def _finish(self, error: BaseException | None) -> Result:
         if self._coordinator is not None and self.record.attempts:
-            with contextlib.suppress(Exception):
+            try:
                 # A run that has succeeded waits for its validations.
                 last = self._coordinator.finish.remote(error is None)
                 self._book = ray.get(last, timeout=None if error is None else 30)
                 self._events.drain()
+            except CallbackFailed as failure:
+                if error is None:
+                    self.record.state, error = "failed", _callback_error(failure)
+            except Exception:
+                pass  # the run is over without the coordinator, too
         if error is None and self._group.workers:
             with contextlib.suppress(Exception):
                 self._backend.on_shutdown(self._group, self._spec.backend_config)
@@ -585,6 +610,7 @@ class TrainRun:
         for span in self.record.attempts[-1].workers if self.record.attempts else []:
             span.end = span.end or self.record.finished_at
             span.state = "ended" if span.state == "running" else span.state
+        self._warn_of_scores()
         self._rows.changed(error)
         self._told.end()
         problem = self._results.write_page(error)
@@ -616,9 +642,15 @@ def _with_traceback(failure: RankFailure) -> Exception:
     return failure.error
 
 
+def _callback_error(failure: CallbackFailed) -> ControllerError:
+    error = ControllerError(failure.error, _where=failure.where)
+    error.__cause__ = failure.error
+    return error
+
+
 def _start_failure(group: WorkerGroup, error: Exception) -> RankFailure:
     """A worker was lost while the group started."""
     group.stop()
     text = str(error).strip() or type(error).__name__
-    cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
+    cause = user_error(error)
     return RankFailure(0, cause if isinstance(cause, Exception) else error, text)

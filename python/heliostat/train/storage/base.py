@@ -13,8 +13,6 @@ import os
 from abc import ABC, abstractmethod
 from typing import Any
 
-from heliostat.train.storage.filesystems import resolve
-
 MARKER_FILE = ".validate_storage_marker"
 SNAPSHOT_FILE = "checkpoint_manager_snapshot.json"
 
@@ -135,16 +133,3 @@ def files_below(folder: str) -> list[str]:
         for here, _, names in os.walk(folder)
         for name in names
     ]
-
-
-def open_storage(
-    storage_path: str | None, name: str, filesystem: Any | None = None, *, fsync: bool = False
-) -> Storage:
-    """The storage of the run ``name`` under ``storage_path`` (default ``~/ray_results``)."""
-    from heliostat.train.storage.arrow import ArrowStorage
-    from heliostat.train.storage.local import LocalStorage
-
-    found, root = resolve(storage_path or "~/ray_results", filesystem)
-    if found is None:
-        return LocalStorage(os.path.join(root, name), None, fsync)
-    return ArrowStorage("/".join((root.rstrip("/"), name)), found, fsync)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
+from heliostat.core.platform.user_errors import user_error
 from heliostat.train.arguments import seconds, whole
 from heliostat.train.backend import Backend, BackendConfig, Replicas
 
@@ -259,7 +260,7 @@ class TorchftBackend(Backend):
         try:
             self._address = ray.get(self._lighthouse.address.remote())
         except ray.exceptions.RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, Exception) else error) from None
+            raise user_error(error) from None
         except ray.exceptions.RayError:
             self._lighthouse = None  # it has died: the next attempt starts another
             raise

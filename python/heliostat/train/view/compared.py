@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from heliostat.train.controller.results import duration
 from heliostat.train.controller.saved import SavedRun
+from heliostat.train.controller.summary import duration
 from heliostat.train.steps.messages import PHASES
 from heliostat.train.steps.pace import milliseconds
 from heliostat.train.view.curves import numbers, told

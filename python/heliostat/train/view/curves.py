@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from heliostat.train.controller.record import RunRecord
-from heliostat.train.controller.results import duration
+from heliostat.train.controller.summary import duration
 from heliostat.train.messages import ReportedRow
 from heliostat.train.view.text import number
 from heliostat.train.view.thinned import Thinned

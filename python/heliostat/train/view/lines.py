@@ -6,7 +6,7 @@ import sys
 import time
 
 from heliostat.train.controller.record import Failure, RunRecord
-from heliostat.train.controller.results import duration, summary
+from heliostat.train.controller.summary import duration, summary
 from heliostat.train.messages import ReportedRow
 from heliostat.train.steps.pace import sentence
 from heliostat.train.view.base import View

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heliostat.train.controller.record import Failure, RunRecord
-from heliostat.train.controller.results import duration, summary
+from heliostat.train.controller.summary import duration, summary
 from heliostat.train.steps.pace import milliseconds, sentence
 from heliostat.train.view.base import View
 from heliostat.train.view.replicas import quorum_text

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from heliostat.train.controller.record import RunRecord
-from heliostat.train.controller.results import duration, summary
+from heliostat.train.controller.summary import duration, summary
 from heliostat.train.view.curves import curves
 from heliostat.train.view.replicas import replicas
 from heliostat.train.view.steps import steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 
 from heliostat.train.controller.record import Failure, QuorumRecord, RunRecord
-from heliostat.train.controller.results import duration
+from heliostat.train.controller.summary import duration
 from heliostat.train.coordinator.attempt import ranks_text
 
 _WIDTH, _LEFT, _LANE, _TOP = 1000.0, 70.0, 20.0, 6.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from heliostat.train.controller.record import RunRecord
-from heliostat.train.controller.results import duration
+from heliostat.train.controller.summary import duration
 from heliostat.train.coordinator.attempt import ranks_text
 
 _SHOWN_METRICS, _MAX_DIGITS = 8, 20

@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable
 
 from heliostat.train.controller.record import AttemptRecord, RunRecord
-from heliostat.train.controller.results import duration
+from heliostat.train.controller.summary import duration
 
 _WIDTH, _LEFT, _LANE, _TOP = 1000.0, 70.0, 20.0, 26.0
 _MAX_LANES, _MAX_MARKS = 64, 500

@@ -19,6 +19,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.exceptions import ObjectLostError, RayError, RayTaskError
+from heliostat.train.scores import ScoreCheck
 from heliostat.tune.aliases import Report
 from heliostat.tune.callback import Callback, CallbackList
 from heliostat.tune.config import CheckpointConfig
@@ -98,6 +99,10 @@ class Loop:
         self._trainable = trainable
         self._trainable_ref: Any = None
         self._checkpoints, self._callbacks = checkpoints, callbacks
+        self._scores = ScoreCheck(checkpoints.checkpoint_score_attribute)
+        for trial in search.get_trials():
+            for _, metrics in trial.checkpoints:
+                self._scores.add(metrics)
         self._reuse = reuse_actors
         self._max_concurrent = max_concurrent if max_concurrent > 0 else CONCURRENT_MAX
         self._save_searcher, self._saved_at = save_searcher, time.monotonic()
@@ -160,6 +165,7 @@ class Loop:
             finally:
                 self._beside.tell("on_left", trial=None)
                 self._beside.close()
+        self._warn_of_scores()
         self._beside.check()
 
     def _preloaded(self) -> list[str] | None:
@@ -466,6 +472,7 @@ class Loop:
             trial.restore_iteration = int(trial.last_result.get("training_iteration", 0))
             trial.restore_total_s = float(trial.last_result.get("time_total_s", 0.0))
             trial.restore_counts = counts_of(trial.last_result)
+            self._scores.add(trial.last_result)
             trial.checkpoints.append((path, self._kept_of(trial.last_result)))
             self._keep_best(trial)
         if made is not None:
@@ -507,9 +514,16 @@ class Loop:
         kept = {path for path, _ in (*best, trial.checkpoints[-1])}
         dropped = [path for path, _ in trial.checkpoints if path not in kept]
         trial.checkpoints = [pair for pair in trial.checkpoints if pair[0] in kept]
+        if dropped:
+            self._warn_of_scores()
         for path in dropped:
             if not self._is_used(path, trial):
                 self._store.remove_checkpoint(path)
+
+    def _warn_of_scores(self) -> None:
+        text = self._scores.warning()
+        if text is not None:
+            logger.warning("%s.", text)
 
     def _is_used(self, path: str, owner: Trial) -> bool:
         """Whether another trial goes on from a checkpoint."""

@@ -365,16 +365,6 @@ def _came(trial: Trial) -> tuple[int, float]:
     return int(last.get("training_iteration", 0)), float(last.get("time_total_s", 0.0))
 
 
-def read_results(folder: str) -> list[Report]:
-    """The reports in a trial's folder, the torn end of a killed process left out."""
-    rows = []
-    with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, "result.json")) as file:
-        for line in file:
-            with contextlib.suppress(ValueError):
-                rows.append(json.loads(line))
-    return rows
-
-
 def _records(path: str) -> Iterator[Any]:
     with open(path, "rb") as file:
         while True:

@@ -12,10 +12,11 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from heliostat.core.platform import settings
-from heliostat.exceptions import RayTaskError
+from heliostat.core.platform.user_errors import user_error
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune.aliases import Config, Report
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory, as_resources
+from heliostat.tune.runner.results_file import read_results
 from heliostat.tune.trainable.spec import checkpoint_at
 
 if TYPE_CHECKING:
@@ -188,11 +189,9 @@ class Trial:
 
         Advice and tracebacks of other processes may follow it.
         """
-        error = self.error
-        while isinstance(error, RayTaskError) and error.cause is not None:
-            error = error.cause
-        if error is None:
+        if self.error is None:
             return (self.error_text.strip().splitlines() or ["it left no text"])[-1].strip()
+        error = user_error(self.error)
         first = str(error).strip().split("\n\n")[0]
         text = f"{type(error).__name__}: {' '.join(first.split())}".removesuffix(": ")
         return text if len(text) <= _MAX_ERROR_LINE else text[:_MAX_ERROR_LINE] + "..."
@@ -342,7 +341,6 @@ class Trial:
 
     def results(self) -> list[Report]:
         """Return its reports, nested metrics named ``a/b``, without the configuration."""
-        from heliostat.tune.runner.store import read_results
         from heliostat.tune.stopper import flattened
 
         rows = self._told or read_results(self.path)

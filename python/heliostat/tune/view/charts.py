@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from heliostat.train.controller.results import duration
+from heliostat.train.controller.summary import duration
 from heliostat.train.view.text import number
 from heliostat.tune.view.rows import Row, best_of
 

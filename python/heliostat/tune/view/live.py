@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from heliostat.train.controller.results import duration
+from heliostat.train.controller.summary import duration
 from heliostat.train.view.text import number
 from heliostat.tune.progress import STATES, Progress, best_trial
 from heliostat.tune.runner.trial import RUNNING, Trial

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
-from heliostat.train.controller.results import duration
+from heliostat.train.controller.summary import duration
 from heliostat.train.view.style import document
 from heliostat.train.view.text import number
 from heliostat.tune.progress import PAGE, STATES

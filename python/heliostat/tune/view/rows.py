@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.tune.aliases import Config
-from heliostat.tune.runner.store import read_results
+from heliostat.tune.runner.results_file import read_results
 from heliostat.tune.runner.trial import Trial, rank
 from heliostat.tune.stopper import flattened
 
