@@ -9,7 +9,7 @@ import pytest
 from heliostat.autoscaler.launcher import command
 from heliostat.autoscaler.launcher.checks import ConfigError
 from heliostat.autoscaler.launcher.config import load
-from heliostat.autoscaler.launcher.providers import provider_of
+from heliostat.autoscaler.launcher.provider_choice import provider_of
 
 pytestmark = pytest.mark.heliostat_only("our own sentences")
 

@@ -243,16 +243,16 @@ def test_vllm_is_asked_where_it_is_named(model: str, monkeypatch: pytest.MonkeyP
     named = config(model).model_copy(
         update={"llm_engine": "vLLM", "engine_kwargs": {"max_model_len": 9}}
     )
-    from heliostat.util.engines import engine
+    from heliostat.util.engines.loading import load
 
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(ImportError, match="pip install vllm"):
-        engine.load(named.model)
+        load(named.model)
     fake: Any = types.ModuleType("vllm")
     fake.AsyncLLMEngine = FakeEngine
     fake.AsyncEngineArgs = fake.SamplingParams = types.SimpleNamespace
     monkeypatch.setitem(sys.modules, "vllm", fake)
-    made: Any = engine.load(named.model)
+    made: Any = load(named.model)
     assert vars(made._engine.arguments) == {"model": model, "max_model_len": 9}
     text, last = asyncio.run(read(made, "hi", Sampling(3)))
     assert (text, last.prompt_tokens, last.tokens, last.finish_reason) == ("ababab", 2, 3, "length")

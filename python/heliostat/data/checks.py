@@ -5,10 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable
 from numbers import Real
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from heliostat.data.sinks.files import SaveMode
 
 
 def integers(**given: object) -> None:
@@ -58,20 +54,3 @@ def names(name: str, given: object) -> list[str]:
     if not isinstance(several, Iterable) or isinstance(several, bytes | dict):
         raise TypeError(f"`{name}` must be a column's name or a list of names, got {given!r}.")
     return list(several)
-
-
-def save_mode(mode: object) -> SaveMode:
-    """The ``SaveMode`` of a name, or of Ray's or one's own class.
-
-    Raises:
-        ValueError: There is no such mode.
-    """
-    from heliostat.core.platform.spelling import did_you_mean
-    from heliostat.data.sinks.files import SaveMode
-
-    known = [one.value for one in SaveMode]
-    named = getattr(mode, "value", mode)
-    if named not in known:
-        near = did_you_mean(str(named), known)
-        raise ValueError(f"There is no mode {named!r}; there are {', '.join(known)}.{near}")
-    return SaveMode(named)

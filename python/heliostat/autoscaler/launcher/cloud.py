@@ -63,13 +63,6 @@ class Cloud(Protocol):
         """
 
 
-def cloud_of(config: Config) -> Cloud:
-    """The cloud that the file names. Raises ``ConfigError`` where its section is wrong."""
-    from heliostat.autoscaler.launcher.aws.ec2 import Ec2
-
-    return Ec2(config)
-
-
 def kinds_of(config: Config) -> NodeTypes:
     """The node types of a cloud's cluster: its file has them."""
     assert config.node_types is not None

@@ -14,7 +14,8 @@ from pathlib import Path
 from heliostat.autoscaler.launcher import beside_head
 from heliostat.autoscaler.launcher.cloud import BOOT_S, CloudProvider
 from heliostat.autoscaler.launcher.config import Config
-from heliostat.autoscaler.launcher.providers import Host, Provider, alone, provider_of
+from heliostat.autoscaler.launcher.provider_choice import provider_of
+from heliostat.autoscaler.launcher.providers import Host, Provider, alone
 from heliostat.autoscaler.launcher.remote import Remote, RemoteError, quote
 from heliostat.core.platform import auth
 

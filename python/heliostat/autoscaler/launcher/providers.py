@@ -81,7 +81,7 @@ class LocalProvider:
     def __init__(self, config: Config) -> None:
         """Raises ``ConfigError`` where the section is wrong."""
         told = config.provider
-        with _telling(config.path):
+        with naming(config.path):
             head, workers = _local_section(told)
         self._head = Host(str(told.get("external_head_ip") or head), head)
         self._hosts = [Host(one, one) for one in workers]
@@ -173,21 +173,12 @@ def _local_section(told: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 @contextlib.contextmanager
-def _telling(path: str) -> Iterator[None]:
+def naming(path: str) -> Iterator[None]:
+    """Have a ``ConfigError`` begin with the file that it is about."""
     try:
         yield
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-
-
-def provider_of(config: Config) -> Provider:
-    """The provider that the file names. Raises ``ConfigError`` where its section is wrong."""
-    if config.provider["type"] == "local":
-        return LocalProvider(config)
-    from heliostat.autoscaler.launcher.cloud import CloudProvider, cloud_of
-
-    with _telling(config.path):
-        return CloudProvider(config, cloud_of(config))
 
 
 def folder() -> Path:

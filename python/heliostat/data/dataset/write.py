@@ -311,7 +311,7 @@ class Writers(Consumers):
 
         sink = DeltaSink(
             path,
-            checks.save_mode(mode),
+            files.save_mode(mode),
             partition_by,
             storage_options,
             schema_mode,
@@ -422,7 +422,7 @@ class Writers(Consumers):
         if data_storage_version is not None:
             options["data_storage_version"] = data_storage_version
         sink = LanceSink(
-            path, schema, checks.save_mode(mode), min_rows_per_file, options, storage_options
+            path, schema, files.save_mode(mode), min_rows_per_file, options, storage_options
         )
         if sink.check():
             writing.to_sink(self, sink, ray_remote_args, concurrency)

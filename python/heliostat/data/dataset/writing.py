@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from heliostat.core.platform.extras import required
-from heliostat.data import block, checks
+from heliostat.data import block
 from heliostat.data.catalog import Catalog, CatalogAccessMode, ReaderFormat, resolved
 from heliostat.data.checkpoint import resume
 from heliostat.data.dataset.base import Base
@@ -93,7 +93,7 @@ class FileOptions:
             raise ValueError(f"{writer}: min_bytes_per_file is {least}; it has to be 1 or more.")
         made = cls(
             ours.get("filesystem"),
-            checks.save_mode(ours.get("mode", SaveMode.APPEND)),
+            files.save_mode(ours.get("mode", SaveMode.APPEND)),
             ours.get("try_create_dir", True),
             ours.get("min_rows_per_file") or ours.get("num_rows_per_file") or 0,
             least or 0,
@@ -218,7 +218,7 @@ def to_iceberg(
     overwrite_kwargs: dict[str, Any] | None,
 ) -> Datasink[Value] | None:
     """The sink of an Iceberg table; None: there are no columns to write."""
-    save = checks.save_mode(mode)
+    save = files.save_mode(mode)
     if catalog is not None and not catalog_kwargs:
         where = resolved(catalog, table_identifier, ReaderFormat.ICEBERG, CatalogAccessMode.WRITE)
         table_identifier = where.table_identifier or table_identifier

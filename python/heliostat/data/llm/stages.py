@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 import heliostat as ray
 from heliostat.core.platform.extras import required
 from heliostat.data.llm.configs import ERROR
-from heliostat.util.engines.engine import Completion, Model, load
+from heliostat.util.engines.engine import Completion, Model
+from heliostat.util.engines.loading import load
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,7 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.fs
 
 from heliostat.core.platform.extras import required
-from heliostat.data import block, checks, frames, tensors
+from heliostat.core.platform.spelling import did_you_mean
+from heliostat.data import block, frames, tensors
+from heliostat.data.execute import exchanges
+from heliostat.data.execute.groups import group_begins
 from heliostat.data.plan import task
 from heliostat.data.retries import retried
 from heliostat.data.sources.files import resolve
@@ -52,6 +55,20 @@ class SaveMode(str, enum.Enum):
     IGNORE = "ignore"
     ERROR = "error"
     UPSERT = "upsert"
+
+
+def save_mode(mode: object) -> SaveMode:
+    """The ``SaveMode`` of a name, or of Ray's or one's own class.
+
+    Raises:
+        ValueError: There is no such mode.
+    """
+    known = [one.value for one in SaveMode]
+    named = getattr(mode, "value", mode)
+    if named not in known:
+        near = did_you_mean(str(named), known)
+        raise ValueError(f"There is no mode {named!r}; there are {', '.join(known)}.{near}")
+    return SaveMode(named)
 
 
 class FilenameProvider:
@@ -210,9 +227,6 @@ def _partitions(table: pa.Table, names: list[str]) -> Iterator[tuple[str, pa.Tab
     if not names:
         yield "", table
         return
-    from heliostat.data.execute import exchanges
-    from heliostat.data.execute.groups import group_begins
-
     exchanges.require(table, names)
     table = exchanges.ordered(table, [(n, "ascending") for n in names])
     begins = group_begins(table, names)
@@ -235,7 +249,7 @@ def prepare(
     Raises:
         ValueError: It is there, and the mode says that it must not be.
     """
-    mode = checks.save_mode(mode)
+    mode = save_mode(mode)
     bare, used = resolve(path, filesystem)
     info = retried(lambda: used.get_file_info(bare), "a look at a folder")
     there = info.type != pa.fs.FileType.NotFound

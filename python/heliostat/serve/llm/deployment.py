@@ -34,7 +34,8 @@ from heliostat.serve.llm.openai_api_models import (
     Usage,
     new_id,
 )
-from heliostat.util.engines.engine import TOKENS_USUAL, Piece, Sampling, load
+from heliostat.util.engines.engine import TOKENS_USUAL, Piece, Sampling
+from heliostat.util.engines.loading import load
 
 __all__ = ["LLMServer", "build_dp_deployment", "build_llm_deployment"]
 

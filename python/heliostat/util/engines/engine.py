@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from heliostat.core.platform.extras import required
-
 # Tokens of an answer whose request names no length, as OpenAI's completions have them.
 TOKENS_USUAL = 16
 
@@ -118,29 +116,3 @@ def _overlap(text: str, stop: str) -> int:
     """The length of the text's end that may be the beginning of a stop."""
     longest = min(len(stop) - 1, len(text))
     return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)
-
-
-def load(model: Model) -> Any:
-    """The engine of a model, with the model. Raises ``ImportError`` where it is missing."""
-    if model.engine == "vLLM":
-        from heliostat.util.engines.vllm_engine import VLLMEngine
-
-        return VLLMEngine(model)
-    if model.engine == "SGLang":
-        from heliostat.util.engines.sglang_engine import SGLangEngine
-
-        return SGLangEngine(model)
-    if _is_of_speech(model.source):
-        from heliostat.util.engines.speech_engine import SpeechEngine
-
-        return SpeechEngine(model)
-    from heliostat.util.engines.transformers_engine import TransformersEngine
-
-    return TransformersEngine(model)
-
-
-def _is_of_speech(source: str) -> bool:
-    """Whether a model of transformers writes down speech."""
-    loaded: Any = required("transformers", "Models of transformers")
-    kind = type(loaded.AutoConfig.from_pretrained(source))
-    return kind in loaded.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING
