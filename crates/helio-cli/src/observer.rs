@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use helio_observer::{Asker, Cluster, introduction};
 use helio_proto::control::{ControlRequest, ControlResponse};
-use helio_proto::inspect::{Inspected, Question};
+use helio_proto::inspect::{Answers, Question};
 use helio_rpc::service::Error;
 use helio_types::address::host_port;
 
@@ -152,6 +152,6 @@ pub(crate) fn inspect(
     node_socket: &Path,
     token: &str,
     question: Question,
-) -> Result<Inspected, String> {
+) -> Result<Answers, String> {
     block_on(Asker::new(node_socket, token).inspect(question))?
 }

@@ -4,7 +4,8 @@
 //! asked while nothing changes, and what changes is seen within [`EVERY`] where that is cheap.
 //!
 //! **LIMIT-1** What a page asks for costs a two-hundredth of a core at most ([`SHARE`]): when an answer took long the next
-//! change is said as much later. Lists that have to be made to see whether they have changed are made as rarely.
+//! change is said as much later. Lists that have to be made to see whether they have changed are made as rarely. What the
+//! control service lists is made only when its count of changes ([`helio_proto::control::Changes`]) has grown.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -85,6 +86,9 @@ struct Seen {
     /// The time of the next look; `None`: at once.
     next: Option<Instant>,
     print: u64,
+    /// The control service's count of changes before the last reading, and the time of that; `None`: it is not known.
+    count: Option<u64>,
+    read_at: Option<Instant>,
     /// The print of what is used, and the time of the last look at it.
     use_print: u64,
     use_at: Option<Instant>,
@@ -93,6 +97,13 @@ struct Seen {
 }
 
 impl Seen {
+    /// Whether another reading would find the same. Nodes tell of themselves what the control service does not count.
+    fn is_current(&self, of: Followed, count: Option<u64>, now: Instant) -> bool {
+        let is_old = of == Followed::List(Resource::Nodes)
+            && self.read_at.is_none_or(|at| now >= at + USE_EVERY);
+        count.is_some() && count == self.count && !is_old
+    }
+
     /// Notes what a list has now, and what is used.
     fn note(&mut self, print: u64, use_print: u64, now: Instant) {
         let is_other = print != self.print;
@@ -109,6 +120,8 @@ impl Seen {
 pub(crate) struct Changes {
     of: BTreeMap<String, Mutex<Seen>>,
     followers: AtomicU32,
+    /// The control service's count of changes, and when it was asked for.
+    count: Mutex<Option<(Instant, Option<u64>)>>,
     /// Microseconds in which answers for pages were made.
     spent_us: AtomicU64,
 }
@@ -118,8 +131,21 @@ impl Changes {
         Self {
             of: Followed::all().map(|one| (one.name(), Mutex::default())).collect(),
             followers: AtomicU32::new(0),
+            count: Mutex::default(),
             spent_us: AtomicU64::new(0),
         }
+    }
+
+    /// The control service's count of changes, as it was at this time or a little later.
+    async fn count(&self, app: &App, at: Instant) -> Option<u64> {
+        let mut told = self.count.lock().await;
+        if let Some((_, count)) = told.filter(|(asked, _)| *asked >= at) {
+            return count;
+        }
+        let asked = Instant::now();
+        let count = app.asker.changes().await;
+        *told = Some((asked, count));
+        count
     }
 
     /// Makes an answer, and counts the CPU's time.
@@ -132,11 +158,33 @@ impl Changes {
     }
 }
 
-/// Returns the number of changes of a list, as far as it was looked at.
-async fn version(app: &App, of: Followed, verdict: Verdict) -> Result<u64, Refusal> {
+/// Returns the number of changes of a list, as far as it was looked at. `asked` is the time at which the page's lists were
+/// begun to be looked at.
+async fn version(
+    app: &App,
+    of: Followed,
+    verdict: Verdict,
+    asked: Instant,
+) -> Result<u64, Refusal> {
     let mut seen = app.changes.of[&of.name()].lock().await;
     let began = Instant::now();
     if seen.next.is_some_and(|next| next > began) {
+        return Ok(seen.version);
+    }
+    let count = match of {
+        // Processes tell of these, or a reading is a number.
+        Followed::List(
+            Resource::Tasks
+            | Resource::Objects
+            | Resource::Workers
+            | Resource::Envs
+            | Resource::Events,
+        ) => None,
+        Followed::List(Resource::Actors | Resource::Nodes | Resource::Groups | Resource::Jobs)
+        | Followed::Runs(..) => app.changes.count(app, asked).await,
+    };
+    if seen.is_current(of, count, began) {
+        seen.next = Some(began + EVERY / 2);
         return Ok(seen.version);
     }
     let (print, use_print, takes) = match of {
@@ -183,6 +231,7 @@ async fn version(app: &App, of: Followed, verdict: Verdict) -> Result<u64, Refus
             (print(&pairs), 0, FOR_EACH_BYTE * bytes as u32)
         }
     };
+    (seen.count, seen.read_at) = (count, Some(began));
     seen.note(print, use_print, began);
     // A little less, so that who looks each time sees something new each time.
     seen.next = Some(began + (EVERY / 2).max(takes * SHARE));
@@ -245,9 +294,10 @@ impl Follower {
                 tokio::time::sleep_until((self.said + rest).into()).await;
             }
             let mut news = Vec::new();
+            let asked = Instant::now();
             for (of, said) in &mut self.of {
                 // A list that cannot be read is left out here: the page gets the error when it asks for the list.
-                let Ok(now) = version(&self.app, *of, self.verdict).await else { continue };
+                let Ok(now) = version(&self.app, *of, self.verdict, asked).await else { continue };
                 if *said != Some(now) {
                     *said = Some(now);
                     news.push(of.name());
@@ -304,6 +354,21 @@ pub(crate) async fn changes(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_is_read_again_when_something_was_counted_and_nodes_once_a_second() {
+        let begun = Instant::now();
+        let at = |ms| begun + Duration::from_millis(ms);
+        let seen = Seen { count: Some(7), read_at: Some(begun), ..Seen::default() };
+        let (actors, nodes) = (Followed::List(Resource::Actors), Followed::List(Resource::Nodes));
+        assert!(seen.is_current(actors, Some(7), at(5_000)));
+        assert!(!seen.is_current(actors, Some(8), at(1)));
+        assert!(
+            seen.is_current(nodes, Some(7), at(900)) && !seen.is_current(nodes, Some(7), at(1_000))
+        );
+        // The head is of a release that does not count, or does not answer.
+        assert!(!Seen::default().is_current(actors, None, at(1)));
+    }
 
     #[test]
     fn how_much_is_used_is_said_once_a_second_and_everything_else_at_once() {

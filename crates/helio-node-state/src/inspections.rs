@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::cluster::NodeToNode;
 use helio_proto::inspect::{Answer, Answered, Asked, Inspected, Question, Topic};
+use helio_proto::raw::Raw;
 use helio_types::{NodeAddress, NodeId};
 
 use crate::context::Context;
@@ -44,7 +45,8 @@ pub(crate) struct Inquiry<'a> {
 #[derive(Debug)]
 struct Inspection {
     requester: Requester,
-    answers: Vec<Answer>,
+    /// Whoever has asked reads them: a process that runs many calls has many rows.
+    answers: Vec<Raw<Answer>>,
     /// Processes that have not answered.
     clients: BTreeSet<Conn>,
     /// Daemons that have not answered.
@@ -78,7 +80,7 @@ impl Inspections {
         let Inquiry { requester, question, own, clients, nodes, wait_ms } = inquiry;
         let mut inspection = Inspection {
             requester,
-            answers: vec![own],
+            answers: vec![Raw::of(&own)],
             clients,
             nodes: nodes.iter().map(|node| node.node_id).collect(),
             silent: 0,
@@ -175,17 +177,18 @@ impl Inspections {
         let Inspection { requester, mut answers, silent, last_words_since, .. } = open;
         if let Some(since) = last_words_since {
             // The rows of ended processes come after those of living ones, should there be more rows than are wanted.
-            answers.extend(self.last_words.answers(since));
+            answers.extend(self.last_words.answers(since).map(|answer| Raw::of(&answer)));
         }
+        let told = |request_id| Inspected { request_id, answers, silent };
         match requester {
-            Requester::Client(conn, request_id) => {
-                ctx.send(conn, Inspected { request_id, answers, silent })
-            }
+            Requester::Client(conn, request_id) => ctx.send(conn, told(request_id)),
             Requester::Peer(conn, request_id) => {
-                let inspected = Inspected { request_id, answers, silent };
-                ctx.answer_node(conn, NodeToNode::Inspected(inspected));
+                ctx.answer_node(conn, NodeToNode::Inspected(told(request_id)));
             }
-            Requester::Shell(number) => ctx.push(Action::Scraped { number, answers }),
+            Requester::Shell(number) => {
+                let answers = told(number).read().answers;
+                ctx.push(Action::Scraped { number, answers });
+            }
         }
     }
 }
@@ -212,7 +215,7 @@ mod tests {
     fn answers(ctx: &mut Context) -> Vec<(Vec<u32>, u32)> {
         let told = |action| match action {
             Action::Send { message: NodeToClient::Inspected(told), .. } => {
-                Some((told.answers.iter().map(|answer| answer.pid).collect(), told.silent))
+                Some((told.read().answers.iter().map(|answer| answer.pid).collect(), told.silent))
             }
             _ => None,
         };
@@ -220,7 +223,7 @@ mod tests {
     }
 
     fn answered(pid: u32) -> Answered {
-        Answered { request_id: 1, answer: Answer { pid, ..Answer::default() } }
+        Answered { request_id: 1, answer: Raw::of(&Answer { pid, ..Answer::default() }) }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::time::Duration;
 use helio_proto::cluster::ControlToNode;
 use helio_proto::control::{ControlRequest, ControlResponse, NodeInfo};
 use helio_proto::hello::{Destination, Hello, Role};
-use helio_proto::inspect::{Inspect, Inspected, Question};
+use helio_proto::inspect::{Answers, Inspect, Question};
 use helio_proto::node::{ClientToNode, ControlCall, NodeToClient, Register};
 use helio_rpc::service::{Error, Reader, Writer, connect_tcp, connect_unix};
 use helio_types::WorkerId;
@@ -152,7 +152,7 @@ impl Asker {
     ///
     /// # Errors
     /// A sentence for the user: the daemon does not answer.
-    pub async fn inspect(&self, question: Question) -> Result<Inspected, String> {
+    pub async fn inspect(&self, question: Question) -> Result<Answers, String> {
         if let Some(past) = &self.past {
             return past.inspect(&question);
         }
@@ -167,6 +167,7 @@ impl Asker {
         tokio::time::timeout(ANSWER_MAX, answer)
             .await
             .map_err(|_| "the daemon did not answer in time".to_owned())?
+            .map(|told| told.read())
             .map_err(|error| self.unreachable(&error))
     }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use helio_proto::control::ActorInfo;
-use helio_proto::inspect::{Answer, Inspected};
+use helio_proto::inspect::{Answer, Answers};
 use helio_report::calls::{CALLS_MAX, Calls};
 use helio_types::WorkerId;
 use tokio::sync::{Notify, watch};
@@ -174,7 +174,7 @@ impl Mirror {
 pub(crate) struct Whole {
     pub(crate) began: Instant,
     pub(crate) is_open: bool,
-    pub(crate) told: Inspected,
+    pub(crate) told: Answers,
     pub(crate) processes: Vec<Answer>,
     pub(crate) actors: Vec<ActorInfo>,
 }
@@ -313,7 +313,7 @@ impl Keeper {
     }
 
     /// Adds what processes tell since they were asked before.
-    pub(crate) fn add_news(&mut self, began: Instant, told: &Inspected) {
+    pub(crate) fn add_news(&mut self, began: Instant, told: &Answers) {
         if !self.is_live {
             return;
         }
@@ -350,7 +350,7 @@ impl Keeper {
     }
 }
 
-fn tellers(told: &Inspected) -> BTreeSet<WorkerId> {
+fn tellers(told: &Answers) -> BTreeSet<WorkerId> {
     told.answers.iter().filter(|answer| !answer.is_over).map(|answer| answer.worker_id).collect()
 }
 
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     /// All that there is, or what is open of it, is asked for and told.
-    fn whole(keeper: &mut Keeper, is_open: bool, told: Inspected) {
+    fn whole(keeper: &mut Keeper, is_open: bool, told: Answers) {
         keeper.begin_whole();
         let (processes, actors) = (Vec::new(), Vec::new());
         keeper.add_whole(&Whole { began: Instant::now(), is_open, told, processes, actors });
@@ -370,7 +370,7 @@ mod tests {
 
     const FRESH: Duration = Duration::from_millis(100);
 
-    fn told(worker: u8, calls: std::ops::Range<u64>, phase: TaskPhase) -> Inspected {
+    fn told(worker: u8, calls: std::ops::Range<u64>, phase: TaskPhase) -> Answers {
         let task = |number| TaskRow {
             task_id: TaskId::new(number, ActorId([3; ActorId::LEN])),
             name: "f".to_owned(),
@@ -380,7 +380,7 @@ mod tests {
         };
         let worker_id = WorkerId([worker; WorkerId::LEN]);
         let answer = Answer { worker_id, tasks: calls.map(task).collect(), ..Answer::default() };
-        Inspected { answers: vec![answer], ..Inspected::default() }
+        Answers { answers: vec![answer], ..Answers::default() }
     }
 
     fn read(mirror: &Mirror) -> (usize, u64) {

@@ -6,10 +6,11 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use helio_config::dashboard::{DRIVERS_NAMESPACE, SUBMISSIONS_NAMESPACE};
 use helio_env::clock::unix_ms;
 use helio_proto::control::{
-    ActorInfo, ControlResponse, KvEntries, KvPair, ListActors, ListJobs, ListNodes, Nodes,
+    ActorInfo, ControlResponse, CountChanges, KvEntries, KvPair, ListActors, ListJobs, ListNodes,
+    Nodes,
 };
 use helio_proto::group::ListGroups;
-use helio_proto::inspect::{Inspected, Question, Topic};
+use helio_proto::inspect::{Answers, Question, Topic};
 use helio_report::calls::{Calls, Found};
 use helio_report::summary::More;
 use helio_report::{Resource, Row, rows};
@@ -175,6 +176,15 @@ impl Asker {
         }
     }
 
+    /// The number that grows whenever what the control service lists may have changed; `None`: it cannot be asked, or is
+    /// of a release that does not count.
+    pub async fn changes(&self) -> Option<u64> {
+        match self.ask(CountChanges {}).await {
+            Ok(ControlResponse::Changes(told)) => Some(told.count),
+            _ => None,
+        }
+    }
+
     pub(crate) async fn actors(&self) -> Result<Vec<ActorInfo>, String> {
         match self.ask(ListActors {}).await? {
             ControlResponse::Actors(list) => Ok(list.actors),
@@ -187,7 +197,7 @@ impl Asker {
         Ok(Told::all(rows::workers(&told.answers, unix_ms()), told.silent))
     }
 
-    async fn topic(&self, topic: Topic) -> Result<Inspected, String> {
+    async fn topic(&self, topic: Topic) -> Result<Answers, String> {
         self.inspect(Question { topic, ..Question::default() }).await
     }
 }

@@ -10,13 +10,15 @@
 //!             what is other than in the text that was new before
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::hash::Hasher as _;
 
 use bytes::Buf;
+use helio_types::hash::{IdHasher, IdMap};
 use prost::DecodeError;
 use prost::encoding::{decode_varint, encode_varint};
 
-use crate::wire::{Wire, decode, encode, wrong};
+use crate::wire::{Wire, decode, wrong};
 
 /// The forms of values, as Protobuf numbers them: a number of its own length, eight bytes, bytes with a length, four bytes.
 const NUMBER: u64 = 0;
@@ -37,8 +39,47 @@ struct Written {
     /// The rest of new texts.
     texts: Vec<u8>,
     before: u64,
-    known: HashMap<Vec<u8>, u64>,
-    last_new: Vec<u8>,
+    known: Texts,
+}
+
+/// The texts that were written, one behind the other, each with its number: the first is 1.
+#[derive(Debug, Default)]
+struct Texts {
+    bytes: Vec<u8>,
+    /// The end of each text in `bytes`.
+    ends: Vec<usize>,
+    /// The numbers by the hash of a text. Of two texts with one hash the later one is kept; the other is written again.
+    numbers: IdMap<u64, usize>,
+}
+
+impl Texts {
+    fn get(&self, number: usize) -> &[u8] {
+        let begin = number.checked_sub(2).map_or(0, |before| self.ends[before]);
+        &self.bytes[begin..self.ends[number - 1]]
+    }
+
+    /// The text that was added last; empty: there is none.
+    fn last(&self) -> &[u8] {
+        match self.ends.len() {
+            0 => &[],
+            count => self.get(count),
+        }
+    }
+
+    /// The number of a text that was added before, or its hash.
+    fn find(&self, text: &[u8]) -> Result<usize, u64> {
+        let mut hasher = IdHasher::default();
+        hasher.write(text);
+        let hash = hasher.finish();
+        let number = self.numbers.get(&hash).copied();
+        number.filter(|number| self.get(*number) == text).ok_or(hash)
+    }
+
+    fn add(&mut self, text: &[u8], hash: u64) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+        self.numbers.insert(hash, self.ends.len());
+    }
 }
 
 impl Written {
@@ -63,18 +104,17 @@ impl Written {
     }
 
     fn add_text(&mut self, text: &[u8]) {
-        let number = self.known.get(text).copied().unwrap_or_default();
-        encode_varint(number, &mut self.values);
-        if number > 0 {
-            return;
-        }
-        let pairs = text.iter().rev().zip(self.last_new.iter().rev());
+        let hash = match self.known.find(text) {
+            Ok(number) => return encode_varint(number as u64, &mut self.values),
+            Err(hash) => hash,
+        };
+        encode_varint(0, &mut self.values);
+        let pairs = text.iter().rev().zip(self.known.last().iter().rev());
         let shared = pairs.take_while(|(one, other)| one == other).count();
         encode_varint(text.len() as u64, &mut self.lengths);
         encode_varint(shared as u64, &mut self.lengths);
         self.texts.extend_from_slice(&text[..text.len() - shared]);
-        self.known.insert(text.to_vec(), self.known.len() as u64 + 1);
-        self.last_new = text.to_vec();
+        self.known.add(text, hash);
     }
 }
 
@@ -102,12 +142,13 @@ fn take_part<'a>(from: &mut &'a [u8]) -> Result<&'a [u8], DecodeError> {
 pub fn pack<'a, M: Wire + 'a>(
     messages: impl IntoIterator<Item = &'a M>,
 ) -> Result<Vec<u8>, DecodeError> {
-    let mut shapes: HashMap<Vec<u8>, u64> = HashMap::new();
+    let mut shapes: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     let (mut of_shapes, mut rows) = (Vec::new(), Vec::new());
     let mut columns: BTreeMap<u64, Written> = BTreeMap::new();
-    let mut shape = Vec::new();
+    let (mut encoded, mut shape) = (Vec::new(), Vec::new());
     for message in messages {
-        let encoded = encode(message);
+        encoded.clear();
+        message.encode_raw(&mut encoded);
         let mut rest = &encoded[..];
         shape.clear();
         while !rest.is_empty() {
@@ -116,8 +157,9 @@ pub fn pack<'a, M: Wire + 'a>(
             columns.entry(key).or_default().add(key & 7, &mut rest)?;
         }
         let next = shapes.len() as u64;
-        let number = *shapes.entry(shape.clone()).or_insert_with(|| {
+        let number = shapes.get(&shape).copied().unwrap_or_else(|| {
             put(&shape, &mut of_shapes);
+            shapes.insert(shape.clone(), next);
             next
         });
         encode_varint(number, &mut rows);

@@ -161,6 +161,9 @@ messages! {
         20 is_moving: bool,
         /// The actor's process was killed so that it starts again. Durable only.
         21 is_reviving: bool,
+        /// The time at which the actor was made and that at which it ended, in milliseconds since 1970; 0: not yet.
+        22 made_ms: u64,
+        23 ended_ms: u64,
     }
     /// The state of a node.
     pub struct NodeInfo {
@@ -299,6 +302,8 @@ messages! {
         16 DrainNode(DrainNode),
         17 KvEntries(KvEntries),
         18 AwaitNodes(AwaitNodes),
+        /// Answered with [`Changes`]: whoever reads lists again and again asks this first.
+        19 CountChanges(CountChanges),
         40 CreateGroup(GroupSpec),
         41 RemoveGroup(RemoveGroup),
         42 AwaitGroup(AwaitGroup),
@@ -306,6 +311,10 @@ messages! {
         44 ListGroups(ListGroups),
     }
     pub struct UnsubscribeActor { 1 actor_id: ActorId }
+    pub struct CountChanges {}
+    /// A number that grows whenever actors, jobs, placement groups, the key-value table or the members of the cluster may
+    /// have changed, over restarts of the control service, too. What nodes use and what waits on them is not counted.
+    pub struct Changes { 1 count: u64 }
     pub struct StopCluster { 1 reason: String }
     /// A node is to hand over what it has, and to leave.
     pub struct DrainNode {
@@ -349,6 +358,7 @@ messages! {
         10 Jobs(Jobs),
         11 Job(JobInfo),
         12 KvPairs(KvPairs),
+        13 Changes(Changes),
         40 Group(GroupInfo),
         41 Groups(Groups),
     }

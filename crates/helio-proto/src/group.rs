@@ -105,6 +105,8 @@ messages! {
         /// Labels whose values the nodes of a group share (`PACK`, `STRICT_PACK`) or do not
         /// (`SPREAD`, `STRICT_SPREAD`).
         10 topology: Vec<Label>,
+        /// The time at which the control service took the group in, in milliseconds since 1970; 0: not yet.
+        11 made_ms: u64,
     }
     /// The node of a bundle.
     pub struct Place { 1 bundle: u32, 2 node_id: NodeId }

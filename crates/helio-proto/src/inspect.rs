@@ -8,6 +8,7 @@
 
 use helio_types::{ActorId, JobId, NodeId, ObjectId, ResourceSet, TaskId, WorkerId};
 
+use crate::raw::Raw;
 use crate::wire::{messages, numbers};
 
 numbers! {
@@ -68,12 +69,12 @@ messages! {
     pub struct LastWords { 1 answer: Answer }
     /// A daemon asks a process, or another daemon.
     pub struct Asked { 1 request_id: u64, 2 question: Question }
-    /// A process answers its daemon.
-    pub struct Answered { 1 request_id: u64, 2 answer: Answer }
+    /// A process answers its daemon, which passes the answer on.
+    pub struct Answered { 1 request_id: u64, 2 answer: Raw<Answer> }
     /// A daemon answers.
     pub struct Inspected {
         1 request_id: u64,
-        2 answers: Vec<Answer>,
+        2 answers: Vec<Raw<Answer>>,
         /// Number of processes and daemons that did not answer in time.
         3 silent: u32,
     }
@@ -262,6 +263,25 @@ numbers! {
         Finished = 5,
         /// The call raised, or its worker died.
         Failed = 6,
+    }
+}
+
+/// The answers to a question, of which daemons had passed the bytes on.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Answers {
+    /// The answers of processes and daemons.
+    pub answers: Vec<Answer>,
+    /// Number of processes and daemons that did not answer in time, or not in a form that can be read.
+    pub silent: u32,
+}
+
+impl Inspected {
+    /// Reads the answers.
+    #[must_use]
+    pub fn read(&self) -> Answers {
+        let answers: Vec<Answer> = self.answers.iter().filter_map(|one| one.read().ok()).collect();
+        let broken = (self.answers.len() - answers.len()) as u32;
+        Answers { answers, silent: self.silent + broken }
     }
 }
 

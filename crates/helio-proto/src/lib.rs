@@ -38,6 +38,7 @@ mod labels;
 pub mod logs;
 pub mod node;
 pub mod peer;
+pub mod raw;
 pub mod reader;
 pub mod references;
 pub mod serve;

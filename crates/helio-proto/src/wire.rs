@@ -5,6 +5,7 @@
 //! or a oneof, so that a message is defined once, with typed fields.
 
 use bytes::{Buf, BufMut};
+use helio_types::id::InvalidId;
 use helio_types::resources::Quantity;
 use helio_types::{
     ActorId, Assigned, DeathCause, DeathKind, JobId, LeaseId, NodeAddress, NodeId, ObjectId,
@@ -123,10 +124,14 @@ macro_rules! id_field {
                     buf.put_slice(&self.0);
                 }
             }
-            fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
-                let mut bytes = Vec::new();
-                encoding::bytes::merge(wire, &mut bytes, buf, ctx)?;
-                *self = <$name>::try_from(&bytes[..]).map_err(|e| wrong(e.to_string()))?;
+            fn merge(&mut self, wire: WireType, buf: &mut impl Buf, _ctx: DecodeContext) -> Result<(), DecodeError> {
+                encoding::check_wire_type(WireType::LengthDelimited, wire)?;
+                let length = encoding::decode_varint(buf)?;
+                if length != Self::LEN as u64 || buf.remaining() < Self::LEN {
+                    let wrong_length = InvalidId { kind: stringify!($name), expected: Self::LEN };
+                    return Err(wrong(wrong_length.to_string()));
+                }
+                buf.copy_to_slice(&mut self.0);
                 Ok(())
             }
             fn len(&self, tag: u32) -> usize {
@@ -411,19 +416,45 @@ messages! {
     }
 }
 
-mirror!(
-    ResourceSet,
-    ResourceSetWire,
-    |set| ResourceSetWire {
-        items: set
-            .iter()
-            .map(|(name, amount)| QuantityWire { name: name.to_owned(), amount: amount.0 })
-            .collect()
-    },
-    |wire| ResourceSet(
-        wire.items.into_iter().map(|item| (item.name, Quantity(item.amount))).collect()
-    )
-);
+/// A quantity and its name, as [`QuantityWire`] has them, without a copy of the name: each row of a call has a set.
+fn quantity_len(name: &String, amount: Quantity) -> usize {
+    Field::len(name, 1) + amount.0.len(2)
+}
+
+fn resources_len(set: &ResourceSet) -> usize {
+    let items = set.0.iter().map(|(name, amount)| quantity_len(name, *amount));
+    items.map(|item| encoding::key_len(1) + encoding::encoded_len_varint(item as u64) + item).sum()
+}
+
+impl Field for ResourceSet {
+    fn write(&self, tag: u32, buf: &mut impl BufMut) {
+        encoding::encode_key(tag, WireType::LengthDelimited, buf);
+        encoding::encode_varint(resources_len(self) as u64, buf);
+        for (name, amount) in &self.0 {
+            encoding::encode_key(1, WireType::LengthDelimited, buf);
+            encoding::encode_varint(quantity_len(name, *amount) as u64, buf);
+            name.write(1, buf);
+            amount.0.write(2, buf);
+        }
+    }
+    fn merge(
+        &mut self,
+        wire: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        let mut read = ResourceSetWire::default();
+        Field::merge(&mut read, wire, buf, ctx)?;
+        self.0 = read.items.into_iter().map(|item| (item.name, Quantity(item.amount))).collect();
+        Ok(())
+    }
+    fn len(&self, tag: u32) -> usize {
+        let length = resources_len(self);
+        encoding::key_len(tag) + encoding::encoded_len_varint(length as u64) + length
+    }
+}
+repeated!(ResourceSet);
+
 mirror!(
     Assigned,
     AssignedWire,

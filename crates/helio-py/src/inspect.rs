@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use helio_config::dashboard::{DRIVERS_NAMESPACE, SUBMISSIONS_NAMESPACE};
-use helio_proto::inspect::{Inspected, MetricKind, ObjectRow, Question, Topic};
+use helio_proto::inspect::{Answers, MetricKind, ObjectRow, Question, Topic};
 use helio_report::trace::chrome;
 use helio_report::{Resource, Row, rows, summary};
 use helio_types::{ActorId, ObjectId, TaskId};
@@ -116,7 +116,7 @@ pub(crate) fn forget_metrics(key: &str, value: &str) {
 }
 
 /// Asks every process of the cluster for at most `limit` rows.
-fn ask_all(py: Python<'_>, topic: Topic, limit: usize) -> PyResult<Inspected> {
+fn ask_all(py: Python<'_>, topic: Topic, limit: usize) -> PyResult<Answers> {
     let session = session::connected(py)?;
     // 0 stands for as many as may be.
     let limit = u32::try_from(limit).unwrap_or(0);
@@ -130,7 +130,7 @@ fn inspect(
     question: Question,
     own_node_only: bool,
     timeout: Option<Duration>,
-) -> PyResult<Result<Inspected, Error>> {
+) -> PyResult<Result<Answers, Error>> {
     detached(py, GilSite::Control, |interrupt| {
         session.runtime.inspect(question, own_node_only, timeout, interrupt)
     })
@@ -212,7 +212,7 @@ impl From<Vec<Row>> for Found {
 
 /// Finds at most `limit` rows.
 fn find(py: Python<'_>, resource: Resource, limit: usize) -> PyResult<Found> {
-    let of = |told: &Inspected, rows: Vec<Row>| Found {
+    let of = |told: &Answers, rows: Vec<Row>| Found {
         rows,
         silent: told.silent,
         total: told.answers.iter().map(|answer| answer.total).sum(),

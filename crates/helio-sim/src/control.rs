@@ -87,8 +87,13 @@ impl ControlHost {
         }
         // Before the request is looked at, so that it is refused rather than left waiting.
         let news = self.look_at_disk(core, matches!(event, Event::Tick));
+        let (count, lists) = self.control.listed();
         let actions = self.control.apply(event, core.control_now());
         self.execute_events(core, vec![news, actions]);
+        let (count_now, lists_now) = self.control.listed();
+        if count_now <= count && lists_now != lists {
+            core.violation("STATE-2: a list of the control service has changed, and the count of changes has not".to_owned());
+        }
         if let Err(text) = self.control.check() {
             core.violation(format!("STATE-2: the control service disagrees with itself: {text}"));
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use helio_process_state::{Answer, Event};
 use helio_proto::inspect::{
-    ACTORS, Answer as Rows, Asked, Inspected, LAST_ROWS_MAX, LastWords, Metric, Question, ROWS_MAX,
+    ACTORS, Answer as Rows, Answers, Asked, LAST_ROWS_MAX, LastWords, Metric, Question, ROWS_MAX,
     Series, TaskPhase, TaskRow, Topic,
 };
 use helio_proto::tally::Tally;
@@ -220,7 +220,7 @@ impl Runtime {
         own_node_only: bool,
         timeout: Option<Duration>,
         interrupt: Interrupt<'_>,
-    ) -> Result<Inspected, Error> {
+    ) -> Result<Answers, Error> {
         let request = {
             let mut state = self.settled();
             state.check_open()?;
@@ -241,7 +241,8 @@ impl Runtime {
         if answer.is_err() {
             self.state.lock().process.forget_request(request);
         }
-        answer
+        // Not under the lock: there may be many rows.
+        answer.map(|inspected| inspected.read())
     }
 }
 

@@ -299,6 +299,11 @@ impl Groups {
         self.waiting.get(shape)?.first_key_value().map(|(_, group_id)| *group_id)
     }
 
+    /// Whether a group waits for places.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// The shapes, the one whose oldest group waits longest first.
     pub(crate) fn shapes(&self) -> Vec<Vec<u8>> {
         let mut order: Vec<(u64, &Vec<u8>)> = Vec::with_capacity(self.waiting.len());

@@ -1,5 +1,6 @@
 //! Whether the parts agree with each other and with what they are derived from; for tests and the simulator.
 
+use helio_proto::control::ControlResponse;
 use helio_scheduler::GroupBundle;
 use helio_types::{NodeId, PlacementGroupId};
 
@@ -20,6 +21,13 @@ impl Control {
             groups: self.groups.len(),
             awaited: self.groups.n_awaited(),
         }
+    }
+
+    /// The count of [`helio_proto::control::Changes`], and lists that stay the same as long as it does.
+    #[must_use]
+    pub fn listed(&self) -> (u64, [ControlResponse; 3]) {
+        let lists = [self.actors.rows().into(), self.jobs.rows().into(), self.groups.rows().into()];
+        (self.n_changes, lists)
     }
 
     /// Whether derived state agrees with what it is derived from, in each part and between the parts.

@@ -2,10 +2,63 @@
 
 use helio_config::control::{RECONNECT_MS_MAX, STALL_HEARTBEATS};
 use helio_proto::cluster::{NodeToControl, ShutDown};
+use helio_proto::control::ControlRequest;
 use helio_types::{NodeId, mutant};
 
 use super::Control;
 use crate::event::{Action, Event};
+
+/// Whether the event may change what [`helio_proto::control::Changes`] counts.
+fn is_change(event: &Event) -> bool {
+    match event {
+        Event::Node { message, .. } => match message {
+            NodeToControl::FromClient(from) => match &from.call.request {
+                ControlRequest::CreateActor(_)
+                | ControlRequest::KillActor(_)
+                | ControlRequest::KvPut(_)
+                | ControlRequest::KvDel(_)
+                | ControlRequest::StartJob(_)
+                | ControlRequest::StopCluster(_)
+                | ControlRequest::DrainNode(_)
+                | ControlRequest::CreateGroup(_)
+                | ControlRequest::RemoveGroup(_) => true,
+                ControlRequest::GetNamedActor(_)
+                | ControlRequest::ListNamedActors(_)
+                | ControlRequest::SubscribeActor(_)
+                | ControlRequest::UnsubscribeActor(_)
+                | ControlRequest::KvGet(_)
+                | ControlRequest::KvKeys(_)
+                | ControlRequest::KvEntries(_)
+                | ControlRequest::ListNodes(_)
+                | ControlRequest::ListActors(_)
+                | ControlRequest::ListJobs(_)
+                | ControlRequest::CountChanges(_)
+                | ControlRequest::AwaitNodes(_)
+                | ControlRequest::AwaitGroup(_)
+                | ControlRequest::GetGroup(_)
+                | ControlRequest::ListGroups(_)
+                | ControlRequest::Unknown => false,
+            },
+            NodeToControl::Status(_)
+            | NodeToControl::Unchanged(_)
+            | NodeToControl::AskGroup(_)
+            | NodeToControl::JobLogs(_)
+            | NodeToControl::FlushLogs(_)
+            | NodeToControl::LogsFlushed(_)
+            | NodeToControl::Probed(_)
+            | NodeToControl::Unknown => false,
+            NodeToControl::Register(_)
+            | NodeToControl::ClientGone(_)
+            | NodeToControl::ActorStarted(_)
+            | NodeToControl::ActorEnded(_)
+            | NodeToControl::BundlesHeld(_)
+            | NodeToControl::Preempted(_)
+            | NodeToControl::Leaving(_) => true,
+        },
+        Event::Tick | Event::Link { .. } => false,
+        Event::Disconnected { .. } | Event::Disk { .. } | Event::Stop { .. } => true,
+    }
+}
 
 impl Control {
     /// Takes an event and answers what to do, in order. `now` is in microseconds and never goes back;
@@ -22,6 +75,12 @@ impl Control {
             // and could not be connected to.
             self.nodes.await_lost_again(now / 1000);
         }
+        // The time goes on over restarts, and more quickly than events come.
+        if self.n_changes == 0 {
+            self.n_changes = now;
+        }
+        let (is_change, waited) = (is_change(&event), self.has_waiting());
+        let membership = self.nodes.membership();
         match event {
             Event::Node { node_id, message } => self.on_node(node_id, message),
             Event::Disconnected { node_id } => {
@@ -34,7 +93,15 @@ impl Control {
         }
         self.follow_up();
         self.tell_of_membership();
+        // What waits may have been placed or explained, by whatever event.
+        if is_change || waited || self.has_waiting() || membership != self.nodes.membership() {
+            self.n_changes += 1;
+        }
         self.take_actions()
+    }
+
+    fn has_waiting(&self) -> bool {
+        !self.queue.is_empty() || self.groups.has_waiting() || self.recovering_until_ms.is_some()
     }
 
     fn on_node(&mut self, node_id: NodeId, message: NodeToControl) {

@@ -81,6 +81,8 @@ pub struct Control {
     follow_ups: FollowUps,
     /// Number of actors that were placed: nodes that are equally good take turns by this number.
     n_placed: u64,
+    /// See [`helio_proto::control::Changes`].
+    n_changes: u64,
     /// The time of the last tick.
     ticked_ms: u64,
     /// The time at which waiting actors were last explained.

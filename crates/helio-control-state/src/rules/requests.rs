@@ -2,8 +2,8 @@
 
 use helio_config::control::ACTORS_MAX;
 use helio_proto::control::{
-    ActorSpec, ControlRequest, ControlResponse, Empty, Failure, FailureKind, GetNamedActor,
-    NamedActors, Nodes,
+    ActorSpec, Changes, ControlRequest, ControlResponse, Empty, Failure, FailureKind,
+    GetNamedActor, NamedActors, Nodes,
 };
 use helio_proto::node::ControlCall;
 use helio_scheduler::{Placement, fails_when_infeasible};
@@ -57,6 +57,7 @@ impl Control {
             ControlRequest::AwaitNodes(wait) => return self.on_await_nodes(requester, wait.seen),
             ControlRequest::ListActors(_) => self.actors.rows().into(),
             ControlRequest::ListJobs(_) => self.jobs.rows().into(),
+            ControlRequest::CountChanges(_) => Changes { count: self.n_changes }.into(),
             ControlRequest::CreateGroup(spec) => self.create_group(spec),
             ControlRequest::RemoveGroup(remove) => {
                 self.remove_group(remove.group_id, "by `remove_placement_group`");

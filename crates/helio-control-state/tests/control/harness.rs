@@ -105,10 +105,13 @@ impl Harness {
     }
 
     pub(crate) fn apply(&mut self, event: Event) {
+        let before = self.is_checked.then(|| self.control.listed());
         let actions = self.control.apply(event, self.now_ms * 1000);
         self.perform(actions);
-        if self.is_checked {
+        if let Some((count, lists)) = before {
             self.control.check().unwrap();
+            let (count_now, lists_now) = self.control.listed();
+            assert!(count_now > count || lists_now == lists, "a change that was not counted");
         }
     }
 

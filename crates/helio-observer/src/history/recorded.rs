@@ -11,7 +11,7 @@ use helio_proto::control::{
 };
 use helio_proto::group::{GroupInfo, Groups};
 use helio_proto::history::Batch;
-use helio_proto::inspect::{Answer, Inspected, Question, Topic, WorkerRow};
+use helio_proto::inspect::{Answer, Answers, Question, Topic, WorkerRow};
 use helio_report::calls::Calls;
 use helio_types::{ActorId, JobId, NodeId, PlacementGroupId, WorkerId};
 
@@ -202,11 +202,11 @@ impl Recorded {
     }
 
     /// Answers as the daemons would have for their workers.
-    pub(crate) fn inspect(&self, question: &Question) -> Result<Inspected, String> {
+    pub(crate) fn inspect(&self, question: &Question) -> Result<Answers, String> {
         match question.topic {
             Topic::Workers => {}
             // Nobody holds objects any more.
-            Topic::Objects => return Ok(Inspected::default()),
+            Topic::Objects => return Ok(Answers::default()),
             _ => return Err(GONE.to_owned()),
         }
         let now = unix_ms();
@@ -228,7 +228,7 @@ impl Recorded {
             workers,
             ..Answer::default()
         };
-        Ok(Inspected { answers: answers.into_iter().map(answer).collect(), ..Inspected::default() })
+        Ok(Answers { answers: answers.into_iter().map(answer).collect(), ..Answers::default() })
     }
 }
 

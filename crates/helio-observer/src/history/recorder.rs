@@ -16,7 +16,7 @@ use helio_proto::Wire;
 use helio_proto::control::{ControlResponse, KvEntries, ListActors, ListJobs, NodeInfo};
 use helio_proto::group::ListGroups;
 use helio_proto::history::{Batch, Entry};
-use helio_proto::inspect::{Answer, Inspected, Question, TaskPhase, Topic, WorkerRow};
+use helio_proto::inspect::{Answer, Answers, Question, TaskPhase, TaskRow, Topic, WorkerRow};
 use helio_types::hash::IdMap;
 use helio_types::{TaskId, WorkerId};
 use tokio::task::JoinHandle;
@@ -68,6 +68,42 @@ struct Written {
     at: Instant,
 }
 
+/// A call that was written: how it stood, and whether a process told it that had ended.
+type Said = (TaskPhase, bool);
+
+/// The calls that were written in the last rounds, each with what was said of it. One that is not told for
+/// [`WrittenCalls::ROUNDS`] rounds will not come again.
+#[derive(Debug, Default)]
+struct WrittenCalls {
+    now: IdMap<(TaskId, u32), Said>,
+    before: IdMap<(TaskId, u32), Said>,
+    /// Number of rounds that `now` has seen.
+    rounds: u32,
+}
+
+impl WrittenCalls {
+    const ROUNDS: u32 = 8;
+
+    fn begin_round(&mut self) {
+        if self.rounds == Self::ROUNDS {
+            self.before = std::mem::take(&mut self.now);
+            self.rounds = 0;
+        }
+        self.rounds += 1;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.now.is_empty() && self.before.is_empty()
+    }
+
+    /// Whether it is other than what was written of the call.
+    fn add(&mut self, task: &TaskRow, is_over: bool) -> bool {
+        let (key, said) = ((task.task_id, task.attempt), (task.phase, is_over));
+        let before = self.now.insert(key, said);
+        before.or_else(|| self.before.get(&key).copied()) != Some(said)
+    }
+}
+
 /// Writes the history of a cluster, and keeps its [`Mirror`].
 #[derive(Debug)]
 pub struct Recorder {
@@ -81,16 +117,16 @@ pub struct Recorder {
     is_silent_since: Option<Instant>,
     /// The version of each thing that was written last, by kind and key.
     written: HashMap<(u8, Vec<u8>), Written>,
-    /// Calls that were written within the overlap, with what was said of them.
-    calls: IdMap<(TaskId, u32), (TaskPhase, bool, u64)>,
+    /// Calls that were written within the overlap.
+    calls: WrittenCalls,
     /// Processes that had calls which they had not begun.
     queued: BTreeSet<WorkerId>,
-    /// The round in which calls are written.
-    round: u64,
     /// The time of the last question about calls.
     asked_calls: Option<Instant>,
     /// The time of the last question about everything else.
     asked_rest: Option<Instant>,
+    /// The count of changes of which everything that the control service lists is written; `None`: something is not.
+    written_changes: Option<u64>,
     /// Whether there were more calls than rows: the next question is about all.
     is_gapped: bool,
     /// All that there is, which is asked for while readers get what has changed.
@@ -191,11 +227,11 @@ impl Recorder {
             follower: u64::from_le_bytes(helio_env::random::bytes()).max(1),
             is_silent_since: None,
             written: HashMap::new(),
-            calls: IdMap::default(),
+            calls: WrittenCalls::default(),
             queued: BTreeSet::new(),
-            round: 0,
             asked_calls: None,
             asked_rest: None,
+            written_changes: None,
             is_gapped: false,
             whole: None,
         }
@@ -282,7 +318,7 @@ impl Recorder {
     }
 
     /// Asks for calls: all of them, or what has changed since this was asked before.
-    async fn ask_news(&mut self, is_whole: bool) -> Result<Inspected, String> {
+    async fn ask_news(&mut self, is_whole: bool) -> Result<Answers, String> {
         let began = Instant::now();
         let since = self.is_silent_since.or(self.asked_calls);
         let since = since.filter(|_| !is_whole).map(|at| began - at + OVERLAP);
@@ -308,7 +344,7 @@ impl Recorder {
     async fn round(&mut self) -> Result<usize, String> {
         let begins = self.writer.as_ref().is_some_and(Writer::begins);
         if begins {
-            self.written.clear();
+            self.forget_written();
         }
         let mut batch = Batch { at_ms: unix_ms(), ..Batch::default() };
         // Calls first: somebody may wait for them.
@@ -321,10 +357,20 @@ impl Recorder {
                 batch.at_ms = unix_ms();
             }
             self.asked_rest = Some(Instant::now());
-            self.add_rest(&mut batch).await?;
+            if let Err(why) = self.add_rest(&mut batch).await {
+                // The part that was told is not written either.
+                self.forget_written();
+                return Err(why);
+            }
         }
         self.write(batch, begins)?;
         Ok(count)
+    }
+
+    /// Everything but calls is written anew.
+    fn forget_written(&mut self) {
+        self.written.clear();
+        self.written_changes = None;
     }
 
     /// Writes what was told, if it is anything.
@@ -335,8 +381,8 @@ impl Recorder {
             && let Err(error) = writer.write(batch, begins)
         {
             // The changes of this round were not written: the next one writes everything again.
-            self.written.clear();
-            self.calls.clear();
+            self.forget_written();
+            self.calls = WrittenCalls::default();
             self.is_gapped = true;
             return Err(error.to_string());
         }
@@ -346,7 +392,7 @@ impl Recorder {
     async fn add_calls(&mut self, batch: &mut Batch, begins: bool) -> Result<usize, String> {
         let is_whole = begins || self.is_gapped || self.asked_calls.is_none();
         let told = self.ask_news(is_whole).await?;
-        self.round += 1;
+        self.calls.begin_round();
         let mut count = 0;
         let mut gaps = 0;
         let is_first = self.calls.is_empty() && begins;
@@ -354,12 +400,9 @@ impl Recorder {
             gaps += u32::from(answer.is_gapped);
             // A process that forgot calls may have had them written before.
             answer.more.clear();
-            let (calls, round) = (&mut self.calls, self.round);
+            let calls = &mut self.calls;
             answer.tasks.retain(|task| {
-                let said = (task.phase, answer.is_over, round);
-                let before = calls.insert((task.task_id, task.attempt), said);
-                let is_new =
-                    before.is_none_or(|(phase, is_over, _)| (phase, is_over) != (said.0, said.1));
+                let is_new = calls.add(task, answer.is_over);
                 // A new file has what is open anew; what is over was in the one before.
                 is_new || (is_whole && (!task.phase.is_over() || is_first))
             });
@@ -376,13 +419,32 @@ impl Recorder {
         self.is_gapped = gaps > 0;
         batch.gaps = gaps;
         batch.is_whole = is_whole;
-        // A call that is not told any more will not come again.
-        let kept = self.round.saturating_sub(8);
-        self.calls.retain(|_, (_, _, round)| *round >= kept);
         Ok(count)
     }
 
     async fn add_rest(&mut self, batch: &mut Batch) -> Result<(), String> {
+        let asker = self.asker.clone();
+        // Before the lists: a change while they are read is counted next time.
+        let count = asker.changes().await;
+        if count.is_none() || count != self.written_changes {
+            self.written_changes = count;
+            self.add_lists(batch).await?;
+        }
+        let nodes = asker.nodes().await?.nodes;
+        let question = Question { topic: Topic::Workers, ..Question::default() };
+        let workers = asker.inspect(question).await?.answers;
+        batch.nodes = nodes.into_iter().filter(|one| self.is_news_of_node(one)).collect();
+        for mut answer in workers {
+            answer.workers.retain(|worker| self.is_news_of_worker(worker));
+            if !answer.workers.is_empty() {
+                batch.workers.push(answer);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what is new of the control service's lists and of what is told in its key-value table.
+    async fn add_lists(&mut self, batch: &mut Batch) -> Result<(), String> {
         let asker = self.asker.clone();
         let unexpected = || "the control service gave an unexpected answer".to_owned();
         let ControlResponse::Actors(actors) = asker.ask(ListActors {}).await? else {
@@ -394,10 +456,6 @@ impl Recorder {
         let ControlResponse::Groups(groups) = asker.ask(ListGroups {}).await? else {
             return Err(unexpected());
         };
-        let nodes = asker.nodes().await?.nodes;
-        let question = Question { topic: Topic::Workers, ..Question::default() };
-        let workers = asker.inspect(question).await?.answers;
-
         let all = actors.actors.into_iter();
         batch.actors = all.filter(|one| self.is_new(b'a', &one.actor_id.0, hash(one))).collect();
         let all = jobs.jobs.into_iter();
@@ -405,14 +463,6 @@ impl Recorder {
         let all = groups.groups.into_iter();
         batch.groups =
             all.filter(|one| self.is_new(b'g', &one.spec.group_id.0, hash(one))).collect();
-        let all = nodes.into_iter();
-        batch.nodes = all.filter(|one| self.is_news_of_node(one)).collect();
-        for mut answer in workers {
-            answer.workers.retain(|worker| self.is_news_of_worker(worker));
-            if !answer.workers.is_empty() {
-                batch.workers.push(answer);
-            }
-        }
         for namespace in TABLES {
             self.add_table(namespace, batch).await?;
         }
@@ -461,11 +511,16 @@ impl Recorder {
         let now = Instant::now();
         let place = (kind, key.to_vec());
         let pause = Duration::from_secs_f64(bytes as f64 / ENTRY_BYTES_PER_S as f64);
-        let is_due = self.written.get(&place).is_none_or(|before| {
-            before.hash != hash && (bytes < ENTRY_BYTES_PER_S || now - before.at >= pause)
-        });
-        if is_due {
-            self.written.insert(place, Written { hash, at: now });
+        let before = self.written.get(&place);
+        if before.is_some_and(|before| before.hash == hash) {
+            return false;
+        }
+        let is_due =
+            before.is_none_or(|before| bytes < ENTRY_BYTES_PER_S || now - before.at >= pause);
+        match is_due {
+            true => drop(self.written.insert(place, Written { hash, at: now })),
+            // It is looked at again, whether or not something else changes.
+            false => self.written_changes = None,
         }
         is_due
     }
@@ -508,6 +563,27 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_is_written_again_when_it_stands_otherwise_or_after_a_long_time() {
+        let mut calls = WrittenCalls::default();
+        let row = |phase| TaskRow { phase, ..TaskRow::default() };
+        let (sent, over) = (row(TaskPhase::Sent), row(TaskPhase::Finished));
+        for round in 0..3 * WrittenCalls::ROUNDS {
+            calls.begin_round();
+            assert_eq!(calls.add(&sent, false), round == 0, "{round}");
+        }
+        assert!(calls.add(&over, false) && !calls.add(&over, false));
+        assert!(calls.add(&over, true), "its process has ended");
+        for _ in 0..WrittenCalls::ROUNDS {
+            calls.begin_round();
+        }
+        assert!(!calls.add(&over, true));
+        for _ in 0..2 * WrittenCalls::ROUNDS {
+            calls.begin_round();
+        }
+        assert!(calls.is_empty() && calls.add(&over, true));
+    }
 
     #[test]
     fn questions_are_never_a_second_apart_but_where_answers_take_that_long() {

@@ -11,6 +11,7 @@ use helio_proto::node::{
     ReleaseObject, Stays,
 };
 use helio_proto::peer::{Args, Frame};
+use helio_proto::raw::Raw;
 use helio_proto::template::Template;
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerAddress, mutant};
 
@@ -444,7 +445,8 @@ impl<M: Memory> Process<M> {
             Some(subject) => self.explain(subject, HOPS_OF_NODE, Asker::Node(asked.request_id)),
             None => {
                 let answer = self.signed_rows();
-                self.links.tell_node(Answered { request_id: asked.request_id, answer });
+                self.links
+                    .tell_node(Answered { request_id: asked.request_id, answer: Raw::of(&answer) });
             }
         }
     }

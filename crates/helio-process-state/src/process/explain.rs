@@ -13,6 +13,7 @@ use helio_proto::inspect::Answer as Rows;
 use helio_proto::inspect::{Answered, Question};
 use helio_proto::node::Why as AskWhy;
 use helio_proto::peer::Frame;
+use helio_proto::raw::Raw;
 use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId};
 
 use super::Process;
@@ -215,7 +216,7 @@ impl<M: Memory> Process<M> {
             Asker::Peer(to, number) => self.send_frame(&to, &Frame::Because { number, text }),
             Asker::Node(request_id) => {
                 let answer = Rows { why: text, ..self.signed_rows() };
-                self.links.tell_node(Answered { request_id, answer });
+                self.links.tell_node(Answered { request_id, answer: Raw::of(&answer) });
             }
         }
     }

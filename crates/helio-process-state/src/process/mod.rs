@@ -19,6 +19,7 @@ use helio_proto::node::{
     AbortObject, Blocked, ClientToNode, ControlCall, CreateObject, JobConfig, ReleaseObject,
     SealObject, Unblocked,
 };
+use helio_proto::raw::Raw;
 use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId};
 
@@ -285,7 +286,7 @@ impl<M: Memory> Process<M> {
     }
 
     fn on_report(&mut self, request: u64, answer: Answer) {
-        self.links.tell_node(Answered { request_id: request, answer });
+        self.links.tell_node(Answered { request_id: request, answer: Raw::of(&answer) });
     }
 
     fn on_tell_node(&mut self, message: ClientToNode) {

@@ -9,6 +9,7 @@ use helio_proto::inspect::{
     TaskRow, Topic,
 };
 use helio_proto::node::{LeaseLost, NodeToClient};
+use helio_proto::raw::Raw;
 use helio_types::DeathKind;
 
 use super::{World, node_id};
@@ -47,19 +48,20 @@ fn the_answers_of_all_processes_and_nodes_come_together() {
     for (conn, pid) in [(one, 11), (two, 12)] {
         let asked = asked(&mut world, conn).unwrap();
         assert_eq!(told(&mut world, one), None);
-        world.say(conn, Answered { request_id: asked.request_id, answer: answer(pid) });
+        world.say(conn, Answered { request_id: asked.request_id, answer: Raw::of(&answer(pid)) });
     }
     let (whom, question) = world.asked.pop().unwrap();
     let NodeToNode::Asked(question) = question else { panic!("{question:?}") };
     assert_eq!(whom, node_id(2));
-    let answers = vec![answer(21)];
+    let answers = vec![Raw::of(&answer(21))];
     let message =
         NodeToNode::Inspected(Inspected { request_id: question.request_id, answers, silent: 1 });
     world.feed(Event::PeerSaid { conn: Conn(900), node_id: node_id(2), message });
     let told = told(&mut world, one).unwrap();
-    let pids: Vec<u32> = told.answers.iter().map(|answer| answer.pid).collect();
+    let answers = told.read().answers;
+    let pids: Vec<u32> = answers.iter().map(|answer| answer.pid).collect();
     assert_eq!((told.request_id, told.silent, &pids[1..]), (7, 1, &[11, 12, 21][..]));
-    assert!(told.answers[0].is_daemon);
+    assert!(answers[0].is_daemon);
 }
 
 #[test]
@@ -68,10 +70,10 @@ fn who_does_not_answer_is_counted_and_who_is_gone_is_not_waited_for() {
     let (one, two, three) = (world.driver(), world.driver(), world.driver());
     ask(&mut world, one, 1, true);
     let question = asked(&mut world, one).unwrap();
-    world.say(one, Answered { request_id: question.request_id, answer: answer(1) });
+    world.say(one, Answered { request_id: question.request_id, answer: Raw::of(&answer(1)) });
     // Twice is once, and an answer to no question is none.
-    world.say(one, Answered { request_id: question.request_id, answer: answer(1) });
-    world.say(one, Answered { request_id: 99, answer: answer(1) });
+    world.say(one, Answered { request_id: question.request_id, answer: Raw::of(&answer(1)) });
+    world.say(one, Answered { request_id: 99, answer: Raw::of(&answer(1)) });
     world.feed(Event::ClientClosed { conn: three });
     assert_eq!(told(&mut world, one), None);
     world.pass(INSPECTION_MS_MAX);
@@ -101,7 +103,7 @@ fn measurements_of_the_node_and_its_processes_are_had_at_once() {
     world.feed(Event::Scrape { number: 5 });
     let question = asked(&mut world, driver).unwrap();
     assert_eq!(question.question.topic, Topic::Metrics);
-    world.say(driver, Answered { request_id: question.request_id, answer: answer(3) });
+    world.say(driver, Answered { request_id: question.request_id, answer: Raw::of(&answer(3)) });
     let answers = world.scraped.take().unwrap();
     assert_eq!(answers.len(), 2);
     assert!(answers[0].metrics.iter().any(|metric| metric.name == "object_store_memory"));
@@ -183,10 +185,10 @@ fn rows_of_the_ended(world: &mut World, conn: Conn, topic: Topic) -> Vec<usize> 
     let question = Question { topic, ..Question::default() };
     world.say(conn, Inspect { request_id: 1, question, own_node_only: true });
     if let Some(asked) = asked(world, conn) {
-        world.say(conn, Answered { request_id: asked.request_id, answer: answer(1) });
+        world.say(conn, Answered { request_id: asked.request_id, answer: Raw::of(&answer(1)) });
     }
     let told = told(world, conn).unwrap();
-    told.answers.iter().filter(|one| one.is_over).map(|one| one.tasks.len()).collect()
+    told.read().answers.iter().filter(|one| one.is_over).map(|one| one.tasks.len()).collect()
 }
 
 #[test]
