@@ -158,6 +158,12 @@ pub(crate) enum Command {
     /// Show training runs over each other: what they took, their metrics, the steps of their ranks.
     #[command(disable_help_flag = true)]
     CompareRuns(Rest),
+    /// Does what the program `serve` does.
+    #[command(hide = true, disable_help_flag = true)]
+    Serve(Rest),
+    /// Does what the program `tune` does.
+    #[command(hide = true, disable_help_flag = true)]
+    Tune(Rest),
     /// Connect to a task that waits at a breakpoint of RAY_DEBUG=legacy.
     #[command(disable_help_flag = true)]
     Debug {

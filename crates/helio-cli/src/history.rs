@@ -20,6 +20,8 @@ const FIGURES: &str = "metrics";
 
 /// The columns of the list; the folder, which is long, stands last.
 const COLUMNS: [&str; 5] = ["from", "to", "tasks", "size", "folder"];
+/// The columns where those are too wide for the terminal: a session's name says when it began.
+const NARROW: [&str; 4] = ["session", "lasted", "tasks", "size"];
 
 /// Time after a failed copy until the next try.
 const COPY_AGAIN: Duration = Duration::from_secs(30);
@@ -122,33 +124,76 @@ fn list() -> Result<(), String> {
         let bytes: u64 = sizes.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum();
         match Recorded::open(&dir) {
             Ok(told) => {
+                let lasted_s = told.ended_ms.saturating_sub(told.begun_ms) / 1_000;
+                let (hours, minutes) = (lasted_s / 3_600, lasted_s / 60 % 60);
                 let cells = [
-                    moment(told.begun_ms),
-                    moment(told.ended_ms),
-                    read(&told.calls()).len().to_string(),
-                    format!("{:.1} MB", bytes as f64 / 1e6),
-                    dir.display().to_string(),
+                    ("from", moment(told.begun_ms)),
+                    ("to", moment(told.ended_ms)),
+                    ("session", session_of(&dir)),
+                    ("lasted", format!("{hours}:{minutes:02}:{:02}", lasted_s % 60)),
+                    ("tasks", read(&told.calls()).len().to_string()),
+                    ("size", format!("{:.1} MB", bytes as f64 / 1e6)),
+                    ("folder", dir.display().to_string()),
                 ];
-                let named = COLUMNS.iter().zip(cells);
-                rows.push(named.map(|(name, cell)| ((*name).to_owned(), cell.into())).collect());
+                rows.push(
+                    cells.map(|(name, cell)| (name.to_owned(), cell.into())).into_iter().collect(),
+                );
             }
             Err(why) => unreadable.push(format!("{}: {why}", dir.display())),
         }
     }
     if !rows.is_empty() {
-        output::print(&table::whole(&rows, &COLUMNS));
+        let whole = table::whole(&rows, &COLUMNS);
+        match table::terminal() {
+            Some(width) if whole.lines().any(|line| line.chars().count() > width) => {
+                output::print(&table::whole(&rows, &NARROW));
+                output::line(&format!(
+                    "Open one of them: {} history open SESSION",
+                    names::command()
+                ));
+            }
+            _ => output::print(&whole),
+        }
     }
     unreadable.iter().for_each(|line| output::line(line));
     Ok(())
 }
 
+/// The name of the session whose history lies in a folder: that of the folder, or of the session's around it.
+fn session_of(dir: &Path) -> String {
+    let is_within = dir.file_name().is_some_and(|name| name == FOLDER);
+    let named = if is_within { dir.parent().unwrap_or(dir) } else { dir };
+    named.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The folder of a history: one that is named, or that of the session with this name or beginning of a name.
+fn find(place: &str, all: impl FnOnce() -> Vec<PathBuf>) -> Result<PathBuf, String> {
+    // The folder of a session is as good as that of its history.
+    let named = [Path::new(place).join(FOLDER), PathBuf::from(place)];
+    if let Some(dir) = named.into_iter().find(|dir| is_history(dir)) {
+        return Ok(dir);
+    }
+    if place.contains('/') {
+        return Ok(PathBuf::from(place));
+    }
+    let mut found: Vec<PathBuf> =
+        all().into_iter().filter(|dir| session_of(dir).starts_with(place)).collect();
+    if let Some(exact) = found.iter().position(|dir| session_of(dir) == place) {
+        found = vec![found.swap_remove(exact)];
+    }
+    match (found.pop(), found.len()) {
+        (Some(dir), 0) => Ok(dir),
+        (Some(_), others) => Err(format!(
+            "{} sessions have names that begin with {place}: say more of the name.",
+            others + 1
+        )),
+        (None, _) => Ok(PathBuf::from(place)),
+    }
+}
+
 fn open(place: Option<&str>, port: Option<u16>) -> Result<(), String> {
     let dir = match place {
-        // The folder of a session is as good as that of its history.
-        Some(place) => [Path::new(place).join(FOLDER), PathBuf::from(place)]
-            .into_iter()
-            .find(|dir| is_history(dir))
-            .unwrap_or_else(|| PathBuf::from(place)),
+        Some(place) => find(place, all)?,
         None => all().pop().ok_or(
             "There are no histories on this machine. Name a folder: `heliostat history open FOLDER`.",
         )?,
@@ -179,5 +224,30 @@ fn open(place: Option<&str>, port: Option<u16>) -> Result<(), String> {
     output::line("Serving until Ctrl-C.");
     loop {
         std::thread::sleep(Duration::from_secs(3600));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_is_found_by_its_folder_or_by_the_name_of_its_session() {
+        let base = std::env::temp_dir().join(format!("history-find-{}", std::process::id()));
+        let dirs: Vec<PathBuf> =
+            ["session_a1", "session_a12"].map(|name| base.join(name).join(FOLDER)).into();
+        for dir in &dirs {
+            fs::create_dir_all(dir).unwrap();
+            fs::write(dir.join("00000001.history"), "").unwrap();
+        }
+        let find = |place: &str| find(place, || dirs.clone());
+        assert_eq!(find("session_a1").as_ref(), Ok(&dirs[0]));
+        assert_eq!(find(&base.join("session_a12").display().to_string()).as_ref(), Ok(&dirs[1]));
+        assert_eq!(find(&dirs[0].display().to_string()).as_ref(), Ok(&dirs[0]));
+        let said = find("session_a").unwrap_err();
+        assert!(said.starts_with("2 sessions have names that begin with session_a"), "{said}");
+        // Whoever opens it says what is wrong.
+        assert_eq!(find("session_b"), Ok(PathBuf::from("session_b")));
+        fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -8,8 +8,15 @@ use crate::names;
 
 /// Becomes Python's `module`, which is told the command's name and the arguments.
 pub(crate) fn run(module: &str, arguments: &[OsString]) -> Result<(), String> {
+    let mut all = vec![OsString::from(names::command())];
+    all.extend_from_slice(arguments);
+    program(module, &all)
+}
+
+/// Becomes a program of its own, which has these arguments alone.
+pub(crate) fn program(module: &str, arguments: &[OsString]) -> Result<(), String> {
     let python = helio_env::settings::read(&helio_config::table::PYTHON)?;
-    let error = Command::new(&python).args(["-m", module, names::command()]).args(arguments).exec();
+    let error = Command::new(&python).args(["-m", module]).args(arguments).exec();
     Err(format!("{python}: {error}"))
 }
 

@@ -91,6 +91,8 @@ fn main() -> ExitCode {
         Command::CompareRuns(rest) => {
             in_python::run("heliostat.train.compare_command", &rest.arguments)
         }
+        Command::Serve(rest) => in_python::program("heliostat.serve.scripts", &rest.arguments),
+        Command::Tune(rest) => in_python::program("heliostat.tune.cli.scripts", &rest.arguments),
         Command::Start(args) => start::run(&args, &ignored),
         Command::Stop(args) => stop::run(&args),
         Command::SymmetricRun(args) => match symmetric_run::run(args, &ignored) {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use helio_observer::{Asker, Told};
 use helio_proto::control::{ControlRequest, ControlResponse};
-use helio_proto::inspect::{Inspected, Question, Topic};
+use helio_proto::inspect::{Answers, Question, Topic};
 use helio_report::select::{Filter, select, shown};
 use helio_report::{Resource, Row, summary, trace};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ impl Cluster {
         &self.address
     }
 
-    pub(crate) fn inspect(&self, topic: Topic, id: &[u8]) -> Result<Inspected, String> {
+    pub(crate) fn inspect(&self, topic: Topic, id: &[u8]) -> Result<Answers, String> {
         let question = Question { topic, id: id.to_vec(), ..Question::default() };
         let told = observer::inspect(&self.socket, &self.token, question)?;
         warn_of(told.silent);
@@ -76,16 +76,12 @@ pub(crate) fn list(args: &List) -> Result<(), String> {
     let resource = named(&args.resource)?;
     let filters =
         args.filter.iter().map(|text| Filter::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    filters.iter().try_for_each(|filter| filter.check(resource))?;
     let Told { rows: all, total, .. } =
         Cluster::find(args.cluster.address.as_deref())?.told(resource)?;
     let n_rows = all.len() as u64;
-    let chosen = select(all, &filters)?;
-    let of = match (filters.is_empty(), total > n_rows) {
-        (true, _) => total.to_string(),
-        (false, false) => chosen.len().to_string(),
-        // Of the others there are no rows that a filter could look at.
-        (false, true) => format!("{} that match among {n_rows} of {total}", chosen.len()),
-    };
+    let chosen = select(all, &filters);
+    let n_chosen = chosen.len() as u64;
     let shown: Vec<Row> = chosen.into_iter().take(args.limit).collect();
     let columns = resource.names(args.detail);
     match args.format {
@@ -104,10 +100,25 @@ pub(crate) fn list(args: &List) -> Result<(), String> {
         Format::Default | Format::Table if args.detail => output::print(&yaml(&shown, &columns)),
         Format::Default | Format::Table => {
             output::print(&table(&shown, &columns, args.wide));
-            output::line(&format!("{} of {of} {}", shown.len(), resource.name()));
+            let matching = (!filters.is_empty()).then_some(n_chosen);
+            output::line(&footer(resource.name(), shown.len(), matching, n_rows, total));
         }
     }
     Ok(())
+}
+
+/// The number of rows that are shown, below them: of all, or (`matching`) of those for which the filters hold. Of
+/// `total` things `n_rows` have a row: the oldest calls have none that a filter could look at.
+fn footer(name: &str, n_shown: usize, matching: Option<u64>, n_rows: u64, total: u64) -> String {
+    let known = match total - n_rows.min(total) {
+        0 => format!("{total} known"),
+        counted => format!("{total} known, of which {counted} are only counted"),
+    };
+    match matching {
+        None => format!("{n_shown} of {total} {name}"),
+        Some(0) => format!("None of the {name} matches ({known})"),
+        Some(matching) => format!("{n_shown} of {matching} {name} that match ({known})"),
+    }
 }
 
 pub(crate) fn get(args: &Get) -> Result<(), String> {
@@ -308,6 +319,16 @@ mod tests {
         assert!(text.contains("PENDING_NODE_ASSIGNMENT: 1"), "{text}");
         assert!(text.contains("_x") && text.contains("_y"), "the ends of names differ: {text}");
         assert!(summary_table(Resource::Tasks, &told, None).contains(&name("x")));
+    }
+
+    #[test]
+    fn a_footer_says_how_many_there_are() {
+        assert_eq!(footer("tasks", 100, None, 500, 900), "100 of 900 tasks");
+        assert_eq!(footer("tasks", 2, Some(2), 500, 500), "2 of 2 tasks that match (500 known)");
+        assert_eq!(
+            footer("tasks", 0, Some(0), 500, 900),
+            "None of the tasks matches (900 known, of which 400 are only counted)"
+        );
     }
 
     #[test]

@@ -13,8 +13,19 @@ const ID: usize = 9;
 const NARROW: usize = 10;
 const BETWEEN: usize = 2;
 /// The columns that say what a row is and how it is: others are left out before these.
-const LEFT_OUT_LAST: [&str; 8] =
-    ["name", "class_name", "state", "status", "task_status", "is_alive", "severity", "success"];
+const LEFT_OUT_LAST: [&str; 9] = [
+    "name",
+    "class_name",
+    "state",
+    "status",
+    "task_status",
+    "is_alive",
+    "pid",
+    "severity",
+    "success",
+];
+/// The columns of which the middle is cut instead of the end: commands and paths differ at their ends.
+const CUT_IN_THE_MIDDLE: [&str; 2] = ["entrypoint", "name"];
 /// Names are made no narrower than that before columns are left out.
 const NAME: usize = 24;
 /// The length of a name's end that is kept, in characters.
@@ -39,11 +50,14 @@ pub(crate) fn whole(rows: &[Row], columns: &[&str]) -> String {
     written(&cells(rows, columns))
 }
 
-/// The same within so many characters: what is the same in another column or empty in all rows is left out, then ids of other
+/// The same within so many characters, and without a word for what is not there: what is the same in another column or empty in all rows is left out, then ids of other
 /// things and long texts are cut, and then columns are left out: from the right, those of [`LEFT_OUT_LAST`] behind all
 /// others. A last line says which.
 pub(crate) fn within(width: usize, rows: &[Row], columns: &[&str]) -> String {
     let mut lines = cells(rows, columns);
+    for cell in lines.iter_mut().skip(1).flatten().filter(|cell| *cell == NOTHING) {
+        cell.clear();
+    }
     if wide(&lines) <= width {
         return written(&lines);
     }
@@ -51,7 +65,7 @@ pub(crate) fn within(width: usize, rows: &[Row], columns: &[&str]) -> String {
     let mut place = 1;
     while place < names.len() {
         let values = |place: usize| lines[1..].iter().map(move |line| &line[place]);
-        let says_nothing = values(place).all(|value| value.is_empty() || value == NOTHING);
+        let says_nothing = values(place).all(String::is_empty);
         if says_nothing || (0..place).any(|before| values(before).eq(values(place))) {
             lines.iter_mut().for_each(|line| drop(line.remove(place)));
             names.remove(place);
@@ -72,7 +86,11 @@ pub(crate) fn within(width: usize, rows: &[Row], columns: &[&str]) -> String {
         let Some(place) = widest.max_by_key(|place| of[*place]) else { break };
         let over = wide(&lines) - width;
         let to = least(place).max(of[place].saturating_sub(over));
-        lines.iter_mut().for_each(|line| cut(&mut line[place], to));
+        let is_middle = CUT_IN_THE_MIDDLE.contains(&names[place]);
+        lines.iter_mut().for_each(|line| match is_middle {
+            true => line[place] = middle_cut(&line[place], to),
+            false => cut(&mut line[place], to),
+        });
     }
     let full = names.clone();
     while wide(&lines) > width && names.len() > 1 {
@@ -218,5 +236,18 @@ mod tests {
         let text = within(120, &rows, &columns);
         assert!(text.contains("ffeeddcc…") && text.contains("It waits for"), "{text}");
         assert!(whole(&rows, &columns).contains("FUNC"));
+    }
+
+    #[test]
+    fn a_command_keeps_its_end_and_what_is_not_there_is_left_blank() {
+        let entrypoint = "/home/somebody/projects/vision/.venv/bin/python train.py";
+        let rows = rows(&[
+            json!({"job_id": "01000000", "submission_id": null, "entrypoint": entrypoint, "status": "RUNNING"}),
+            json!({"job_id": "02000000", "submission_id": "raysubmit_xyz", "entrypoint": "python x.py", "status": "FAILED"}),
+        ]);
+        let columns = ["job_id", "submission_id", "entrypoint", "status"];
+        let text = within(60, &rows, &columns);
+        assert!(text.contains("n train.py") && !text.contains("None"), "{text}");
+        assert!(whole(&rows, &columns).contains("None"), "as Ray's programs expect");
     }
 }

@@ -76,10 +76,20 @@ pub(crate) struct Actor {
     pub(crate) is_reviving: bool,
     /// The actor's node is drained: it starts again elsewhere, and that uses up no restart.
     pub(crate) is_moving: bool,
+    /// The time at which the actor was made, in milliseconds since 1970.
+    pub(crate) made_ms: u64,
+    /// Likewise of its end; 0: it lives.
+    ended_ms: u64,
 }
 
 impl Actor {
-    fn new(actor_id: ActorId, spec: Arc<ActorSpec>, own: OwnSpec, state: State) -> Self {
+    fn new(
+        actor_id: ActorId,
+        spec: Arc<ActorSpec>,
+        own: OwnSpec,
+        state: State,
+        made_ms: u64,
+    ) -> Self {
         Self {
             actor_id,
             spec,
@@ -96,6 +106,8 @@ impl Actor {
             is_ending: false,
             is_reviving: false,
             is_moving: false,
+            made_ms,
+            ended_ms: 0,
         }
     }
 
@@ -196,11 +208,14 @@ impl Actor {
             restarts: self.incarnation,
             detached: self.spec.detached,
             max_task_retries: self.spec.max_task_retries,
-            node_id: self.node_id().unwrap_or_default(),
+            // Of a dead one the node on which it was last.
+            node_id: self.node_id().or(self.is_dead().then_some(self.home)).unwrap_or_default(),
             resources: self.spec.resources.clone(),
             is_unlisted: self.spec.is_unlisted,
             attempt: self.attempt,
             moves: self.moves,
+            made_ms: self.made_ms,
+            ended_ms: self.ended_ms,
             ..ActorInfo::default()
         }
     }
@@ -293,7 +308,7 @@ impl Actors {
     }
 
     /// Takes in a new actor whose name is free and that waits, or one of before a restart.
-    pub(crate) fn insert(&mut self, spec: ActorSpec, state: State) {
+    pub(crate) fn insert(&mut self, spec: ActorSpec, state: State, made_ms: u64) {
         let actor_id = spec.actor_id;
         if !spec.name.is_empty() {
             self.names.insert((spec.namespace.clone(), spec.name.clone()), actor_id);
@@ -306,7 +321,7 @@ impl Actors {
         }
         self.of_job.insert(spec.job_id, actor_id);
         let (spec, own) = self.specs.split(spec);
-        self.actors.insert(actor_id, Box::new(Actor::new(actor_id, spec, own, state)));
+        self.actors.insert(actor_id, Box::new(Actor::new(actor_id, spec, own, state, made_ms)));
     }
 
     /// Changes an actor that exists. Only [`Self::end`] may make it dead.
@@ -333,7 +348,7 @@ impl Actors {
     }
 
     /// The actor is over for good; whether it was alive until now.
-    pub(crate) fn end(&mut self, actor_id: ActorId, cause: DeathCause) -> bool {
+    pub(crate) fn end(&mut self, actor_id: ActorId, cause: DeathCause, now_ms: u64) -> bool {
         let Some(actor) = self.actors.get_mut(&actor_id).filter(|actor| !actor.is_dead()) else {
             return false;
         };
@@ -341,6 +356,7 @@ impl Actors {
             self.on_node.remove(node_id, actor_id);
         }
         actor.state = State::Dead;
+        actor.ended_ms = now_ms;
         actor.cause = Some(Box::new(cause));
         actor.why.clear();
         let name = (actor.spec.namespace.clone(), actor.own.name().to_owned());

@@ -98,7 +98,9 @@ pub(crate) fn actor(spec: &ActorSpec) -> Change {
 }
 
 pub(crate) fn incarnation(actor: &Actor) -> Change {
-    let Actor { actor_id, incarnation, home, attempt, moves, is_moving, is_reviving, .. } = *actor;
+    let Actor {
+        actor_id, incarnation, home, attempt, moves, is_moving, is_reviving, made_ms, ..
+    } = *actor;
     let state = ActorInfo {
         actor_id,
         incarnation,
@@ -107,6 +109,7 @@ pub(crate) fn incarnation(actor: &Actor) -> Change {
         moves,
         is_moving,
         is_reviving,
+        made_ms,
         ..ActorInfo::default()
     };
     write(b"i/", &actor_id.0, encode(&state))

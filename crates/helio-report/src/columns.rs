@@ -152,6 +152,8 @@ pub const ACTORS: &[Column] = &[
     detail("label_selector", LABELS),
     detail("fallback_strategy", "Any"),
     detail("why", "str | None"),
+    time("creation_time_ms"),
+    time("end_time_ms"),
 ];
 
 /// The columns of nodes.
@@ -199,6 +201,7 @@ pub const GROUPS: &[Column] = &[
     detail("topology_strategy", MAPPING),
     detail("topology_assignments", MAPPING),
     detail("why", "str | None"),
+    time("creation_time_ms"),
 ];
 
 /// The columns of runtime environments on nodes.

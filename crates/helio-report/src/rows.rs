@@ -199,8 +199,8 @@ pub fn events(workers: &[Row], nodes: &[Row]) -> Vec<Row> {
     let died = died.map(|worker| event("RAYLET", "worker_id", "exit_detail", worker));
     let lost = lost.map(|node| event("GCS", "node_id", "state_message", node));
     let mut all: Vec<Row> = died.chain(lost).collect();
-    // The date stands first.
-    all.sort_by(|one, other| one["time"].as_str().cmp(&other["time"].as_str()));
+    // The newest stands first.
+    all.sort_by_key(|one| std::cmp::Reverse(one["end_ms"].as_u64()));
     all
 }
 
@@ -257,6 +257,8 @@ pub fn actors(infos: &[ActorInfo]) -> Vec<Row> {
             "num_restarts_due_to_lineage_reconstruction": 0,
             "num_restarts_due_to_node_preemption": info.moves,
             "why": info.why,
+            "creation_time_ms": time(info.made_ms),
+            "end_time_ms": time(info.ended_ms),
         }))
     });
     rows.collect()
@@ -331,6 +333,7 @@ pub fn groups(infos: &[GroupInfo]) -> Vec<Row> {
                 end_to_end_creation_latency_ms: info.took_ms,
             },
             "why": text(&info.why),
+            "creation_time_ms": time(spec.made_ms),
         }))
     });
     rows.collect()
@@ -449,7 +452,11 @@ mod tests {
         let answer = Answer { workers: rows, ..Answer::default() };
         let events = events(&workers(&[answer], 951_782_401_000), &[]);
         let times: Vec<&Value> = events.iter().map(|event| &event["time"]).collect();
-        assert_eq!(times, ["2000-02-28 00:00:00 UTC", "2000-02-29 00:00:00 UTC"]);
+        assert_eq!(
+            times,
+            ["2000-02-29 00:00:00 UTC", "2000-02-28 00:00:00 UTC"],
+            "the newest first"
+        );
     }
 
     #[test]

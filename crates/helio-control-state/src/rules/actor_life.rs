@@ -27,7 +27,8 @@ impl Control {
             self.out.persist(durable::actor(&spec));
         }
         // Its first incarnation, which has no node yet, is what an actor without a record of that has.
-        self.actors.insert(spec, State::Waiting { since_ms: self.now_ms() });
+        let now_ms = self.now_ms();
+        self.actors.insert(spec, State::Waiting { since_ms: now_ms }, now_ms);
         self.join_group(actor_id);
     }
 
@@ -133,7 +134,8 @@ impl Control {
     pub(crate) fn end_actor(&mut self, actor_id: ActorId, cause: DeathCause) {
         self.queue.remove(actor_id);
         let reason = cause.message.clone();
-        if !self.actors.end(actor_id, cause) {
+        let now_ms = self.now_ms();
+        if !self.actors.end(actor_id, cause, now_ms) {
             return;
         }
         self.out.log(Note::ActorEnded { actor_id, reason });

@@ -21,10 +21,12 @@ impl Control {
         if !self.group_outlives(&spec) {
             return Failure::new(FailureKind::System, "its job is over".to_owned()).into();
         }
+        let now_ms = self.out.now_ms();
+        let spec = GroupSpec { made_ms: now_ms, ..spec };
         if !mutant!("group-not-persisted") {
             self.out.persist(durable::group(&spec));
         }
-        self.groups.insert(spec, self.out.now_ms());
+        self.groups.insert(spec, now_ms);
         self.enqueue_group(group_id);
         Empty {}.into()
     }

@@ -72,7 +72,11 @@ impl Control {
         match durable::read(key, value)? {
             Entry::Session(name) => self.session_name = name,
             // Where it runs is not durable: its node tells when it comes back.
-            Entry::Actor(spec) => self.actors.insert(spec, State::Recovering),
+            // When it was made stands in its other record, if it was sent to a node.
+            Entry::Actor(spec) => {
+                let now_ms = self.now_ms();
+                self.actors.insert(spec, State::Recovering, now_ms);
+            }
             Entry::Group(spec) => self.groups.insert(spec, self.out.now_ms()),
             Entry::Places(info) => return self.groups.restore_places(&info).then_some(()),
             Entry::Attempt(info) => return self.groups.restore_attempt(&info).then_some(()),
@@ -80,6 +84,7 @@ impl Control {
                 return self.actors.update(info.actor_id, |actor| {
                     (actor.incarnation, actor.home) = (info.incarnation, info.node_id);
                     (actor.attempt, actor.moves) = (info.attempt, info.moves);
+                    actor.made_ms = info.made_ms;
                     actor.is_reviving = info.is_reviving;
                     actor.is_moving = info.is_moving && !mutant!("restart-forgets-who-moves");
                 });

@@ -26,6 +26,8 @@ export interface ActorState {
   label_selector: Record<string, string> | null;
   fallback_strategy: unknown;
   why: string | null;
+  creation_time_ms: number | null;
+  end_time_ms: number | null;
 }
 
 /** A placement group. */
@@ -40,6 +42,7 @@ export interface PlacementGroupState {
   topology_strategy: Record<string, unknown> | null;
   topology_assignments: Record<string, unknown> | null;
   why: string | null;
+  creation_time_ms: number | null;
 }
 
 /** A node. */

@@ -314,7 +314,7 @@ impl Owner {
                 cause: cause.clone(),
                 task: id,
                 name,
-                ..SystemError::new(kind, format!("the worker that ran the task has ended: {cause}"))
+                ..SystemError::new(kind, cause.to_string())
             };
             self.fail(id, &Stored::Error(Arc::new(error.to_payload())));
         }

@@ -262,6 +262,8 @@ impl Calls {
                 .workers
                 .number(&some(info.address.worker_id.is_nil(), info.address.worker_id)),
             error: self.error(error),
+            created_ms: info.made_ms,
+            ended_us: if phase == TaskPhase::Failed { info.ended_ms * 1_000 } else { 0 },
             ..Call::default()
         };
         if info.pid > 0 {

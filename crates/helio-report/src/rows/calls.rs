@@ -7,7 +7,7 @@ use helio_proto::inspect::{Answer, TaskCount, TaskPhase, TaskRow};
 use helio_types::{ActorId, DeathKind, JobId, TaskId, WorkerId};
 use serde_json::{Value, json};
 
-use super::cells::{hex, ms, resources, row, text};
+use super::cells::{hex, ms, resources, row, text, time};
 use crate::Row;
 use crate::parts::CallStep;
 use crate::summary::More;
@@ -233,6 +233,8 @@ pub(crate) fn constructor(info: &ActorInfo) -> Row {
         "node_id": hex!(info.node_id),
         "worker_id": hex!(info.address.worker_id),
         "worker_pid": Some(info.pid).filter(|pid| *pid > 0),
+        "creation_time_ms": time(info.made_ms),
+        "end_time_ms": time(if is_failed { info.ended_ms } else { 0 }),
         "error_type": if is_failed { json!("ACTOR_DIED") } else { Value::Null },
         "language": "PYTHON",
         "required_resources": resources(&info.resources),

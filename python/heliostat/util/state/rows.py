@@ -60,6 +60,8 @@ class ActorState(StateSchema):
     label_selector: dict[str, str] | None = field(default=None, metadata=DETAIL)
     fallback_strategy: Any = field(default=None, metadata=DETAIL)
     why: str | None = field(default=None, metadata=DETAIL)
+    creation_time_ms: int | None = field(default=None, metadata=DETAIL_TIME)
+    end_time_ms: int | None = field(default=None, metadata=DETAIL_TIME)
 
 
 @dataclass
@@ -87,6 +89,7 @@ class PlacementGroupState(StateSchema):
     topology_strategy: dict[str, Any] | None = field(default=None, metadata=DETAIL)
     topology_assignments: dict[str, Any] | None = field(default=None, metadata=DETAIL)
     why: str | None = field(default=None, metadata=DETAIL)
+    creation_time_ms: int | None = field(default=None, metadata=DETAIL_TIME)
 
 
 @dataclass
