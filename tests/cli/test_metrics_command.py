@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -104,6 +105,15 @@ def test_what_cannot_start_says_why(head: Head, place: dict[str, str], tmp_path:
     assert code == 1
     assert "Prometheus is not installed here" in said
     assert "metrics config" in said
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, said = run(place, "launch-prometheus", url, folder, f"--port={port}")
+    assert (code, said) == (
+        1,
+        f"Prometheus cannot listen at 127.0.0.1:{port}: Address already in use. Give another --port.\n",
+    )
     (tmp_path / "bin/prometheus").write_text("#!/bin/sh\necho no room for the data >&2\nexit 2\n")
     code, said = run(place, "launch-prometheus", url, folder)
     assert (code, said) == (1, "Prometheus has ended: no room for the data\n")

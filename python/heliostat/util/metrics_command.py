@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -128,6 +129,7 @@ def _launch(options: argparse.Namespace) -> int:
             f"A Prometheus of this folder runs already (pid {running}): end it with "
             f"`{options.program} metrics shutdown-prometheus`, or give another --folder."
         )
+    _check_free(options.port)
     config = _write(options)
     log = folder / "prometheus.log"
     with log.open("wb") as output:
@@ -152,6 +154,18 @@ def _launch(options: argparse.Namespace) -> int:
     print(f"It reads the nodes every {options.every}; its log is {log}.")
     print(f"To end it: {options.program} metrics shutdown-prometheus")
     return 0
+
+
+def _check_free(port: int) -> None:
+    """Refuse a port that is taken: Prometheus looks at its data first, and would say so too late."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise RuntimeError(
+                f"Prometheus cannot listen at 127.0.0.1:{port}: {error.strerror}. Give another --port."
+            ) from None
 
 
 def _running(folder: Path) -> int | None:
