@@ -13,7 +13,7 @@ import pytest
 import ray
 
 from tests.helpers import children
-from tests.helpers.harness import FINDS_TESTS, is_alive, wait_until
+from tests.helpers.harness import FINDS_TESTS, IS_HELIOSTAT, is_alive, wait_until
 
 CLUSTER = {"num_cpus": 2, "resources": {"slot": 1}}
 
@@ -45,6 +45,14 @@ class Parent:
             time.sleep(wait_s)
 
         atexit.register(last)
+
+
+def parent_for(kind: str) -> Any:
+    """An actor for children of that kind; what loads torch is forked with it, else each loads it anew."""
+    options: dict[str, Any] = {}
+    if kind == "loader" and IS_HELIOSTAT:
+        options["_preload"] = ["torch"]
+    return Parent.options(**options).remote()
 
 
 def _drop(actors: list[Any], pid: int) -> None:
@@ -87,7 +95,7 @@ def assert_gone(pids: list[int]) -> None:
 def test_an_actors_children_end_with_it(ray_start: Any, kind: str, ending: str) -> None:
     if kind == "loader":
         pytest.importorskip("torch", reason="its DataLoader has worker processes")
-    actors = [Parent.remote()]
+    actors = [parent_for(kind)]
     pid = ray.get(actors[0].pid.remote())
     pids = ray.get(actors[0].make.remote(kind))
     assert pids
