@@ -9,6 +9,7 @@ the environment says.
 from __future__ import annotations
 
 import fcntl
+import gc
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -24,10 +25,15 @@ class Compiled:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, Any, Any]:
-        """The first one collects alone; the others wait, and then collect side by side."""
+        """The first one collects alone; the others wait, and then collect side by side.
+
+        What they have collected lives to the end: Python's collector is not to look through it again, while
+        it is made or when tests call it.
+        """
         LOCK.parent.mkdir(exist_ok=True)
         keeps_nothing = sys.dont_write_bytecode
         sys.dont_write_bytecode = False
+        gc.disable()
         try:
             with LOCK.open("w") as lock:
                 try:
@@ -37,3 +43,5 @@ class Compiled:
                 return (yield)
         finally:
             sys.dont_write_bytecode = keeps_nothing
+            gc.freeze()
+            gc.enable()

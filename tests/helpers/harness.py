@@ -24,6 +24,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+# Between two looks at what a test waits for, once it has waited for long.
+LONGEST_PAUSE_S = 0.2
+
 # The same files run on Heliostat and on Ray, which is the oracle for what they assert.
 IS_HELIOSTAT = find_spec("heliostat") is not None
 
@@ -38,15 +41,21 @@ HANG_S = 300.0
 def wait_until(
     probe: Callable[[], T | None], *, within: float = HANG_S, what: str = "", every: float = 0.02
 ) -> T:
-    """Call ``probe`` until it returns something true, and return that; fail after ``within`` s."""
-    deadline = time.monotonic() + within
+    """Call ``probe`` until it returns something true, and return that; fail after ``within`` s.
+
+    The pauses between two calls grow with the time that it takes: what comes late is not asked for all
+    the time, as others want the CPU.
+    """
+    began = time.monotonic()
+    deadline = began + within
     while True:
         value = probe()
         if value:
             return value
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise AssertionError(f"not within {within} s: {what or probe}; last value {value!r}")
-        time.sleep(every)
+        time.sleep(max(every, min((now - began) / 10, LONGEST_PAUSE_S)))
 
 
 def once(folder: str, name: str) -> bool:
