@@ -118,7 +118,11 @@ def unpack(wheel: str, site: Path) -> None:
 
 
 def copy(source: Path, target: Path, *ignored: str) -> None:
-    """A tree of the same files, without their bytes where the disk allows that."""
+    """A tree of the same files, without their bytes where the disk allows that.
+
+    What was compiled comes along: else each interpreter would compile pip and Heliostat anew. The files
+    that are left out are such as another process writes just now.
+    """
 
     def one(path: str, to: str) -> str:
         try:
@@ -127,7 +131,7 @@ def copy(source: Path, target: Path, *ignored: str) -> None:
             shutil.copy2(path, to)
         return to
 
-    ignore = shutil.ignore_patterns("__pycache__", *ignored)
+    ignore = shutil.ignore_patterns("*.pyc.*", *ignored)
     shutil.copytree(source, target, copy_function=one, ignore=ignore, dirs_exist_ok=True)
 
 
