@@ -1,6 +1,6 @@
 """The order of test files: those that take longest begin, so that none is left at the end beside idle ones.
 
-``tests/longest.txt`` has them, with the seconds that they took beside two others on two cores. A whole run
+``tests/longest.txt`` has them, with the seconds that they took beside three others on two cores. A whole run
 of ``make test`` writes ``target/longest.txt`` in the same form; take it over when the order has changed much.
 """
 
