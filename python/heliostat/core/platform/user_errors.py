@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heliostat.exceptions import RayTaskError
+from heliostat.core.errors import RayTaskError
 
 
 def user_error(error: BaseException) -> BaseException:
