@@ -1,17 +1,35 @@
-"""What the training tests share: a short way to train, on a storage of the test's own."""
+"""Fixtures of the training tests: a cluster, and a short way to train, on a storage of the test's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
+from ray.cluster_utils import Cluster
 from ray.train import Result, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
+from tests.helpers.shared import cluster as shared
+
 Fit = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def cluster_with_torch() -> Iterator[Cluster]:
+    """A cluster whose nodes stay for the next test: each imports torch for its first worker."""
+    shared.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "300")
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+        cluster.connect()
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
 
 
 @pytest.fixture

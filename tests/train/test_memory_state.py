@@ -6,12 +6,10 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 from heliostat.train.memory.versions import Part, Progress, Version, latest_whole
 from ray import train
 from ray.cluster_utils import Cluster
@@ -19,7 +17,6 @@ from ray.train import CheckpointConfig, FailureConfig, Result, RunConfig, Scalin
 from ray.train.torch import TorchTrainer
 
 from tests.helpers.harness import wait_until
-from tests.helpers.shared import cluster as shared
 
 pytest.importorskip("torch")
 pytest.importorskip("heliostat.train.torch.resume")
@@ -119,17 +116,9 @@ def losses_of(steps: int) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[Cluster]:
+def nodes(cluster_with_torch: Cluster) -> Cluster:
     """A head with the driver; each new node for workers imports torch."""
-    shared.stop()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "300")
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-        cluster.connect()
-        yield cluster
-        ray.shutdown()
-        cluster.shutdown()
+    return cluster_with_torch
 
 
 def keepers() -> dict[str, int]:

@@ -29,7 +29,6 @@ from ray.train import (
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from tests.helpers.harness import wait_until
-from tests.helpers.shared import cluster as shared
 
 pytestmark = [
     pytest.mark.usefixtures("quiet"),
@@ -509,20 +508,6 @@ def test_a_group_of_another_size_is_told_so(nodes: Cluster, tmp_path: Path) -> N
     assert sizes.seen == [(1, 2), (2, 3)]
     with pytest.raises(RuntimeError, match="outside"):
         train.on_world_size_change(print)
-
-
-@pytest.fixture(scope="module")
-def cluster_with_torch() -> Iterator[Cluster]:
-    """A cluster whose nodes stay for the next test: each imports torch for its first worker."""
-    shared.stop()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "300")
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-        cluster.connect()
-        yield cluster
-        ray.shutdown()
-        cluster.shutdown()
 
 
 @pytest.fixture
