@@ -319,7 +319,7 @@ impl ObjectRef {
         PyBytes::new(py, &address)
     }
 
-    /// Where it was made, if ``RAY_record_ref_creation_sites=1`` has that recorded, else "".
+    /// The line that made the reference, with ``RAY_record_ref_creation_sites=1``; else "".
     fn call_site(&self) -> String {
         helio_worker::sites::of(&self.id)
     }

@@ -109,18 +109,18 @@ impl BaseID {
         cls.call1((PyBytes::new(cls.py(), &bytes[..Self::class_size(cls)?]),))
     }
 
-    /// Its length in bytes.
+    /// The id's length in bytes.
     #[classmethod]
     fn size(cls: &Bound<'_, PyType>) -> PyResult<usize> {
         Self::class_size(cls)
     }
 
-    /// Its bytes as hexadecimal digits.
+    /// The id's bytes as hexadecimal digits.
     fn hex(&self) -> String {
         self.text()
     }
 
-    /// Its bytes.
+    /// The id's bytes.
     fn binary<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.bytes())
     }

@@ -8,7 +8,7 @@ use super::base::id_class;
 use super::job::JobID;
 
 id_class! {
-    /// One call of a task or of an actor's method, through all its attempts.
+    /// A call of a task or of an actor's method, through all its attempts.
     ///
     /// Examples:
     ///     >>> import ray
