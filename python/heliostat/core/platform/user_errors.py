@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heliostat.core.errors import RayTaskError
+from heliostat.core.errors.task import RayTaskError
 
 
 def user_error(error: BaseException) -> BaseException:
