@@ -144,6 +144,33 @@ def test_what_no_node_has_is_named_in_why_in_the_error_and_in_the_warning(
     ray.cancel(ref)
 
 
+def test_a_resource_that_is_spelt_otherwise_is_named_in_why_and_in_the_warning(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    from ray.util import state
+
+    task = r"no node has 1 gpu \(none has any; did you mean GPU\?\)"
+    ref = echo.options(resources={"gpu": 1}).remote(1)
+    says(ref, f"(?i){task}")
+    bundle = "no node has 1 cpu (none has any; did you mean CPU?)"
+    group = ray.util.placement_group([{"cpu": 1}])
+    says(group, "placement group is PENDING", re.escape(bundle))
+    (row,) = state.list_placement_groups(detail=True)
+    assert row.state == "PENDING"
+    assert row.why is not None
+    assert bundle in row.why
+    shown = ""
+
+    def warned() -> bool:
+        nonlocal shown
+        shown += capfd.readouterr().err
+        return re.search(task, shown, re.I) is not None
+
+    wait_until(warned, what="the warning")
+    ray.cancel(ref)
+    ray.util.remove_placement_group(group)
+
+
 def test_a_poll_does_not_ask_around(tmp_path: Path) -> None:
     ref = until.remote(str(tmp_path / "go"))
     with pytest.raises(GetTimeoutError, match=r"some object\(s\) not ready\. until "):

@@ -100,10 +100,12 @@ fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> St
     for (name, quantity) in need.iter() {
         let largest = left.iter().map(|node| node.total.get(name)).max().unwrap_or_default();
         if largest < quantity {
+            let hint = meant(nodes, name).map(|meant| format!("; did you mean {meant}?"));
+            let hint = hint.unwrap_or_default();
             let largest = match largest.0 {
-                ..=0 if is_chosen => "it has none".to_owned(),
+                ..=0 if is_chosen => format!("it has none{hint}"),
                 _ if is_chosen => format!("it has {}", amount(name, largest)),
-                ..=0 => "none has any".to_owned(),
+                ..=0 => format!("none has any{hint}"),
                 _ => format!("the largest has {}", amount(name, largest)),
             };
             let (quantity, name) = (amount(name, quantity), plain_name(name));
@@ -120,6 +122,26 @@ fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> St
         }
     }
     format!("no single node has {} together: ask for less, or start a larger node", list(need))
+}
+
+/// The resources that every node may have.
+const COMMON: [&str; 4] = ["CPU", "GPU", "memory", "object_store_memory"];
+
+/// The resource whose name differs from this one only in capitals, a plural or the prefix of an option (`num_cpus`).
+/// Any name may be a resource that a node brings later, so the request waits all the same.
+fn meant<'a>(nodes: &'a [NodeView], name: &str) -> Option<&'a str> {
+    let name = plain_name(name);
+    let spelt = bare(name);
+    let offered = nodes.iter().flat_map(|node| node.total.iter().map(|(name, _)| plain_name(name)));
+    let mut known = COMMON.into_iter().chain(offered);
+    known.find(|known| *known != name && bare(known) == spelt)
+}
+
+/// A name without what people spell in different ways.
+fn bare(name: &str) -> String {
+    let name = name.to_lowercase();
+    let name = name.strip_prefix("num_").unwrap_or(&name);
+    name.strip_suffix('s').unwrap_or(name).to_owned()
 }
 
 /// [`scarcest`], when anything is needed.

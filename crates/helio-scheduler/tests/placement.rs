@@ -160,6 +160,35 @@ fn waits_are_explained() {
     assert_eq!(why(&[], &need(&[]), &Plan::default()), "the cluster has no node");
 }
 
+/// WHY-1: a name that is spelt otherwise waits, as any resource may come, and its sentence names the one that is there.
+#[test]
+fn a_resource_that_is_spelt_otherwise_is_named() {
+    let nodes =
+        [node(1, &[("CPU", 4.0), ("Lift", 1.0)], &[]), node(2, &[("tape_group_0_ab", 1.0)], &[])];
+    let check = |nodes: &[NodeView], name: &str, meant: Option<&str>| {
+        let text = why(nodes, &need(&[(name, 1.0)]), &Plan::default());
+        let hint = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        let advice = "ask for less, or start a node with that much";
+        assert_eq!(text, format!("no node has 1 {name} (none has any{hint}): {advice}"));
+    };
+    for name in ["cpu", "Cpu", "CPUs", "cpus", "num_cpus"] {
+        check(&nodes, name, Some("CPU"));
+    }
+    // Of what every node may have, whether one has it or not; of the rest, what is there.
+    check(&nodes, "gpu", Some("GPU"));
+    check(&nodes, "num_gpus", Some("GPU"));
+    check(&nodes, "lift", Some("Lift"));
+    check(&nodes, "lifts", Some("Lift"));
+    check(&nodes[1..], "lift", None);
+    // Accelerators have names that differ in a letter.
+    for name in ["GPU", "TPU", "NPU", "unobtainium", "s", "num_"] {
+        check(&nodes, name, None);
+    }
+    let bound = Plan { node_id: id(2), ..of_kind(StrategyKind::NodeAffinity) };
+    let text = why(&nodes, &need(&[("cpu", 1.0)]), &bound);
+    assert!(text.contains("has no 1 cpu (it has none; did you mean CPU?)"), "{text}");
+}
+
 fn views() -> impl Strategy<Value = Vec<NodeView>> {
     let one = (0u32..5, 0u32..5, 0u32..3, 0u32..3, any::<bool>());
     proptest::collection::vec(one, 0..6).prop_map(|all| {
