@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use helio_types::JobId;
 
-use crate::page::flag;
+use crate::parameters::flag;
 use crate::reply::Refusal;
 
 /// The query's fields; of one that is given twice the last counts.

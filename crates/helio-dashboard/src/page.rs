@@ -1,20 +1,22 @@
-//! The choice of a list's rows for an answer: filters, keyset pages, columns. Pure.
+//! The choice of a list's rows for an answer: keyset pages and columns. Pure.
 //!
-//! Rows are in the order of their keys, and an answer that has not all of them names the key after which
-//! the next one begins. So pages neither skip nor repeat rows while others come and go.
+//! An answer that has not all rows names the place in their [order](crate::order) after which the next one begins. So pages
+//! neither skip nor repeat rows while others come and go.
 
 use std::collections::BinaryHeap;
 
 use helio_observer::{Told, read};
-use helio_report::calls::{Block, Calls, Field, Found, Group, Key, Of};
-use helio_report::select::shown;
+use helio_report::calls::{Calls, Found, Group, Of};
 use helio_report::{Resource, Row};
 use helio_types::TaskId;
 use serde_json::Value;
 
 use crate::answers::tasks::ListingAbout;
+use crate::filter::{Filter, OfCalls};
+use crate::order::{Order, Placed, orders, parse_place, place};
+use crate::parameters::flag;
 
-/// How many rows one answer may have; Ray has no more at all.
+/// Most rows of one answer; Ray has no more at all.
 pub(crate) const LIMIT_MAX: usize = 10_000;
 const LIMIT: usize = 100;
 
@@ -30,13 +32,6 @@ pub(crate) struct Wanted {
     is_detailed: bool,
     /// Whether rows have the column `why`, which Ray's clients do not know.
     has_why: bool,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct Filter {
-    column: String,
-    is_equal: bool,
-    value: String,
 }
 
 impl Wanted {
@@ -302,7 +297,7 @@ pub(crate) struct Page {
     about: ListingAbout,
     /// A list, as JSON.
     rows: String,
-    /// How many rows were looked at for it.
+    /// The number of rows that were looked at for the page.
     pub(crate) looked_at: usize,
 }
 
@@ -319,120 +314,10 @@ impl Page {
 struct Chosen {
     /// As JSON.
     rows: String,
-    /// How many there are on all pages.
+    /// The number of rows on all pages.
     filtered: u64,
     next: Option<String>,
     looked_at: usize,
-}
-
-/// A call and where it stands.
-struct Placed<'a> {
-    place: (u64, Key),
-    call: Found<'a>,
-}
-
-impl PartialEq for Placed<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.place == other.place
-    }
-}
-
-impl Eq for Placed<'_> {}
-
-impl PartialOrd for Placed<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Placed<'_> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.place.cmp(&other.place)
-    }
-}
-
-/// The order of calls by a column.
-#[derive(Debug, Clone, Copy)]
-enum Order<'a> {
-    Took,
-    By(Of, &'a str),
-}
-
-impl<'a> Order<'a> {
-    fn new(column: &'a str) -> Self {
-        if column == TOOK { Self::Took } else { Self::By(Of::named(column), column) }
-    }
-
-    /// No call of a block stands before that; none: who knows?
-    fn best(self, block: &Block<'_>) -> Option<u64> {
-        let largest = match self {
-            Self::Took => Some(block.slowest()),
-            Self::By(of, _) => block.largest(of),
-        };
-        largest.map(|largest| u64::MAX - largest.saturating_add(1))
-    }
-
-    /// Where a call stands; what has no number is the last.
-    fn rank(self, call: &Found<'_>) -> u64 {
-        let number = |of: Of, column: &str| match call.field(of) {
-            Field::Number(number) => number,
-            Field::Shared(_) => None,
-            Field::InRow => call.row().get(column).and_then(Value::as_u64),
-        };
-        let size = match self {
-            Self::Took => {
-                number(Of::Started, "").zip(number(Of::Ended, "")).map(|(a, b)| b.saturating_sub(a))
-            }
-            Self::By(of, column) => number(of, column),
-        };
-        u64::MAX - size.map_or(0, |size| size.saturating_add(1))
-    }
-}
-
-/// The place that `next` of an answer names.
-fn parse_place(text: &str, has_rank: bool) -> Option<(u64, Key)> {
-    let (rank, key) = match has_rank {
-        true => text.split_once('.').and_then(|(rank, key)| Some((rank.parse().ok()?, key)))?,
-        false => (0, text),
-    };
-    let (id, attempt) = key.split_once('.')?;
-    Some((rank, (TaskId::from_hex(id).ok()?, attempt.parse().ok()?)))
-}
-
-/// A filter on calls: of a value that many share it is decided once.
-struct OfCalls<'a> {
-    filter: &'a Filter,
-    column: Of,
-    number: Option<u64>,
-    /// Whether each shared value fits, by its number; none: not decided yet.
-    known: Vec<Option<bool>>,
-}
-
-impl<'a> OfCalls<'a> {
-    fn new(filter: &'a Filter) -> Self {
-        // `07` is no number as rows show them.
-        let number = filter.value.parse().ok().filter(|n: &u64| n.to_string() == filter.value);
-        Self { filter, column: Of::named(&filter.column), number, known: Vec::new() }
-    }
-
-    fn holds(&mut self, call: &Found<'_>) -> bool {
-        let filter = self.filter;
-        match call.field(self.column) {
-            Field::Shared(number) => {
-                let number = number as usize;
-                if let Some(Some(known)) = self.known.get(number) {
-                    return *known;
-                }
-                if self.known.len() <= number {
-                    self.known.resize(number + 1, None);
-                }
-                *self.known[number].insert(filter.holds(&call.row()))
-            }
-            Field::Number(Some(number)) => (self.number == Some(number)) == filter.is_equal,
-            Field::Number(None) => filter.is_null_same() == filter.is_equal,
-            Field::InRow => filter.holds(&call.row()),
-        }
-    }
 }
 
 /// Returns the warning for an answer that lacks the parts of some processes or nodes; empty: nothing is missing.
@@ -441,96 +326,6 @@ pub(crate) fn warning(told: &Told) -> String {
         format!("{} processes or nodes did not answer in time; their part is missing.", told.silent)
     });
     silent.into_iter().chain(told.notes.iter().cloned()).collect::<Vec<_>>().join(" ")
-}
-
-impl Filter {
-    /// A value that no row can have is a mistake, and no list without rows.
-    fn check(&self, resource: Resource) -> Result<(), String> {
-        let Self { column, value, .. } = self;
-        let text = |kind: &str| format!("`filter_values` of {column} are {kind}, not {value:?}.");
-        if let Some((_, states)) = resource.states().filter(|(name, _)| name == column)
-            && !states.iter().any(|state| state.eq_ignore_ascii_case(value))
-        {
-            return Err(text(&states.join(", ")));
-        }
-        let Some(of) = resource.columns().iter().find(|of| of.name == column) else {
-            return Ok(());
-        };
-        if self.is_null_same() {
-            return Ok(());
-        }
-        if of.is_number() && value.parse::<f64>().is_err() {
-            return Err(text("numbers"));
-        }
-        if of.is_flag() && flag("", value).is_err() {
-            return Err(text("true or false"));
-        }
-        Ok(())
-    }
-
-    fn is_null_same(&self) -> bool {
-        self.value.is_empty() || self.value == "None"
-    }
-
-    fn holds(&self, row: &Row) -> bool {
-        let found = row.get(&self.column).unwrap_or(&Value::Null);
-        let is_same = match found {
-            Value::Bool(found) => *found == matches!(&*self.value.to_lowercase(), "true" | "1"),
-            // A filter by a null column is by no value at all.
-            Value::Null => self.is_null_same(),
-            found => shown(found).to_lowercase() == self.value.to_lowercase(),
-        };
-        is_same == self.is_equal
-    }
-}
-
-/// How long what has ended has taken: from `start_time_ms` to `end_time_ms`.
-const TOOK: &str = "took";
-
-/// The columns that rows can stand in order by, the largest first: their numbers, and how long they took.
-fn orders(resource: Resource) -> Vec<&'static str> {
-    let numbers = resource.columns().iter().filter(|column| column.is_number());
-    let mut orders: Vec<&str> = numbers.map(|column| column.name).collect();
-    if ["start_time_ms", "end_time_ms"].iter().all(|time| orders.contains(time)) {
-        orders.insert(0, TOOK);
-    }
-    orders
-}
-
-/// Where a row stands: by its key, or behind what is larger and with that in order.
-fn place(resource: Resource, row: &Row, order: Option<&str>) -> String {
-    let key = key(resource, row);
-    let Some(order) = order else { return key };
-    let number = |name: &str| row.get(name).and_then(Value::as_u64);
-    let size = match order {
-        TOOK => number("start_time_ms")
-            .zip(number("end_time_ms"))
-            .map(|(from, to)| to.saturating_sub(from)),
-        column => number(column),
-    };
-    // A further one in front, so that what has no number is the last.
-    format!("{:020}.{key}", u64::MAX - size.map_or(0, |size| size.saturating_add(1)))
-}
-
-/// The name of a row among those of its resource. Of an object there is one for each process that has a
-/// reference, of a task one for each attempt.
-fn key(resource: Resource, row: &Row) -> String {
-    let field = |name: &str| row.get(name).map(shown).unwrap_or_default();
-    match resource {
-        Resource::Tasks => format!("{}.{:0>4}", field("task_id"), field("attempt_number")),
-        Resource::Objects => {
-            format!(
-                "{}.{}.{}.{}",
-                field("object_id"),
-                field("ip"),
-                field("pid"),
-                field("reference_type")
-            )
-        }
-        Resource::Jobs => format!("{}.{}", field("job_id"), field("submission_id")),
-        Resource::Envs => format!("{}.{}", field("runtime_env"), field("node_id")),
-        other => field(other.key()),
-    }
 }
 
 fn limit(text: &str) -> Result<usize, String> {
@@ -543,21 +338,13 @@ fn limit(text: &str) -> Result<usize, String> {
     }
 }
 
-/// How long an answer may take is the client's own business; a number of seconds it is.
+/// The client's time limit, which only has to be a number of seconds.
 fn check_timeout(text: &str) -> Result<(), String> {
     let is_one =
         matches!(text, "" | "None") || text.parse().is_ok_and(|seconds: f64| seconds >= 0.0);
     is_one
         .then_some(())
         .ok_or_else(|| format!("`timeout` must be a number of seconds, not {text:?}."))
-}
-
-pub(crate) fn flag(name: &str, text: &str) -> Result<bool, String> {
-    match &*text.to_lowercase() {
-        "true" | "1" => Ok(true),
-        "false" | "0" | "" => Ok(false),
-        _ => Err(format!("`{name}` must be true or false, not {text:?}.")),
-    }
 }
 
 #[cfg(test)]

@@ -104,6 +104,15 @@ fn unknown(route: &str, path: &str, query: &str) -> Option<String> {
     })
 }
 
+/// Reads a parameter that is true or false.
+pub(crate) fn flag(name: &str, text: &str) -> Result<bool, String> {
+    match &*text.to_lowercase() {
+        "true" | "1" => Ok(true),
+        "false" | "0" | "" => Ok(false),
+        _ => Err(format!("`{name}` must be true or false, not {text:?}.")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
