@@ -13,13 +13,17 @@ pub mod mutate;
 
 pub use messages::messages;
 
+use helio_proto::document::arguments::Head;
+use helio_proto::document::tree::{self, Container, DEPTH_MAX, Item};
+use helio_proto::document::{Cursor, Part, tag};
 use helio_proto::error::{self, SystemError};
 use helio_proto::frame::{self, FRAME_MAX, HELLO_MAX};
 use helio_proto::hello::{self, Hello};
 use helio_proto::node::{JobConfig, LeaseGranted};
 use helio_proto::peer::{Args, Frame};
 use helio_proto::template::Template;
-use helio_proto::{Wire, decode, encode};
+use helio_proto::reader::Malformed;
+use helio_proto::{Wire, decode, encode, references};
 use helio_report::select::Filter;
 use helio_scheduler::Selector;
 
@@ -32,6 +36,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("peer", peer),
     ("messages", messages),
     ("errors", errors),
+    ("documents", documents),
     ("texts", texts),
 ];
 
@@ -130,6 +135,52 @@ pub fn errors(bytes: &[u8]) {
     let line = error::line(bytes);
     let cut = error::cut(&line, error::TOLD_MAX);
     assert!(cut.len() <= error::TOLD_MAX && line.starts_with(cut), "{cut:?} of {line:?}");
+}
+
+/// Values and arguments of calls, as far as they are read without an interpreter.
+pub fn documents(bytes: &[u8]) {
+    let has_refs = bytes.first() == Some(&tag::WITH_REFS);
+    parts(Cursor::new(bytes, usize::from(has_refs)), bytes);
+    if let Ok((head, cursor)) = Head::get(bytes) {
+        assert!(head.positional + head.names.len() <= bytes.len(), "{head:?} in so few bytes");
+        parts(cursor, bytes);
+    }
+    if let Some(table) = references::get(bytes) {
+        let owned: usize = table.owned.iter().map(|(_, ids)| ids.len()).sum();
+        assert_eq!(owned, table.ids.len(), "a reference without an owner");
+    }
+}
+
+fn parts(mut cursor: Cursor<'_>, document: &[u8]) {
+    let is_within = |range: &std::ops::Range<usize>| document.get(range.clone()).is_some();
+    while let Ok(part) = cursor.part() {
+        match part {
+            Part::Pickle(range) | Part::Array(_, range) => assert!(is_within(&range), "{range:?}"),
+            Part::PickleBuffers(range, buffers) => {
+                assert!(is_within(&range) && buffers.iter().all(is_within), "{buffers:?}");
+            }
+            Part::Tree => {
+                let mut reader = tree::Reader::new(cursor.rest());
+                if walk(&mut reader, 0).is_err() {
+                    return;
+                }
+                let taken = cursor.rest().len() - reader.rest().len();
+                assert!(cursor.take(taken).is_ok(), "a tree of {taken} bytes");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Passes a value of a tree.
+fn walk(reader: &mut tree::Reader<'_>, depth: usize) -> Result<(), Malformed> {
+    assert!(depth <= DEPTH_MAX + 1, "a value {depth} deep");
+    if let Item::Container(container, n) = reader.next(depth)? {
+        assert!(n <= reader.rest().len(), "{n} items in {} bytes", reader.rest().len());
+        let n = if container == Container::Dict { 2 * n } else { n };
+        (0..n).try_for_each(|_| walk(reader, depth + 1))?;
+    }
+    Ok(())
 }
 
 /// Texts that users and browsers send: filters of lists, selectors of labels.

@@ -1,7 +1,6 @@
-//! A call's arguments as one body: `u8` flags, `u32` positional arguments, then (with keywords) `u32`
-//! names, each a `u32` length and text; a value for each argument, positional ones first, tag 10 for one
-//! that is itself a reference. The table of references inside others comes last, as in documents.
+//! A call's arguments as one body ([`helio_proto::document::arguments`]).
 
+use helio_proto::document::arguments::{self, BUFFERS, Head, REFS};
 use helio_proto::document::tag;
 use helio_proto::frame::INLINE_MAX;
 use helio_proto::references;
@@ -10,7 +9,7 @@ use helio_worker::{CallArgs, Payload};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use super::layout::damaged;
+use super::layout::{damaged, sound};
 use super::purpose::Purpose;
 use super::read::{Cursor, decode};
 use super::refs;
@@ -22,10 +21,6 @@ use crate::errors;
 use crate::gil::GilSite;
 use crate::object_ref::{Collected, ObjectRef, collecting};
 use crate::session::Session;
-
-const KEYWORDS: u8 = 1;
-const REFS: u8 = 2;
-const BUFFERS: u8 = 4;
 
 /// A call's arguments on their way out.
 pub(crate) struct Packed {
@@ -49,17 +44,14 @@ pub(crate) fn pack(session: &Session, passed: &Passed<'_, '_>) -> PyResult<Packe
     let py = passed.args.py();
     let mut sink = Sink::default();
     let mut deps = Vec::new();
-    // The flags are set below, when it is known what the arguments contain.
-    sink.u8(0);
-    sink.u32(passed.args.len() as u32);
     let kwargs = passed.kwargs.filter(|kwargs| !kwargs.is_empty());
+    let keywords = kwargs.map_or(0, |kwargs| kwargs.len());
+    // More flags are set below, when it is known what the arguments contain.
+    sink.append(|out| arguments::begin(out, passed.args.len(), keywords));
     if let Some(kwargs) = kwargs {
-        *sink.first() |= KEYWORDS;
-        sink.u32(kwargs.len() as u32);
         for name in kwargs.keys() {
             let name = name.cast::<PyString>()?.to_str()?;
-            sink.u32(name.len() as u32);
-            sink.bytes(name.as_bytes());
+            sink.append(|out| arguments::put_name(out, name));
         }
     }
     let (packed, held) = collecting(|collected| {
@@ -97,7 +89,6 @@ struct Values<'a> {
 
 impl Values<'_> {
     fn pack(&mut self, arg: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = arg.py();
         if plain(arg, self.sink) {
             return Ok(());
         }
@@ -109,7 +100,7 @@ impl Values<'_> {
             if ready.has_buffers() {
                 *self.sink.first() |= BUFFERS;
             }
-            ready.write(py, self.sink);
+            ready.write(self.sink);
         }
         Ok(())
     }
@@ -136,33 +127,21 @@ pub(crate) fn unpack<'py>(
     let flags = *body.first().ok_or_else(damaged)?;
     let body = if flags & BUFFERS != 0 { body.aligned() } else { body };
     if flags & REFS == 0 {
-        return read(py, &body, flags, deps);
+        return read(py, &body, deps);
     }
     let table = references::get(&body).ok_or_else(damaged)?;
-    refs::reading(py, table, || read(py, &body, flags, deps))
+    refs::reading(py, table, || read(py, &body, deps))
 }
 
-fn read<'py>(
-    py: Python<'py>,
-    body: &Source,
-    flags: u8,
-    deps: &[Payload],
-) -> PyResult<Unpacked<'py>> {
-    let mut cursor = Cursor::new(body, 1);
-    let n_args = cursor.u32()?;
-    let mut names = Vec::new();
-    if flags & KEYWORDS != 0 {
-        for _ in 0..cursor.u32()? {
-            let n = cursor.u32()? as usize;
-            names.push(PyString::intern(py, cursor.text(n)?));
-        }
-    }
+fn read<'py>(py: Python<'py>, body: &Source, deps: &[Payload]) -> PyResult<Unpacked<'py>> {
+    let (head, document) = sound(Head::get(body))?;
+    let mut cursor = Cursor { source: body, document };
     let mut deps = deps.iter();
     let mut next = || -> PyResult<Bound<'py, PyAny>> {
-        if cursor.peek() != Some(tag::DEPENDENCY) {
+        if cursor.document.peek() != Some(tag::DEPENDENCY) {
             return cursor.value(py);
         }
-        cursor.u8()?;
+        sound(cursor.document.u8())?;
         let dep = deps.next().ok_or_else(damaged)?;
         let source = Source::Shared(dep.bytes.clone());
         if dep.is_error {
@@ -172,14 +151,14 @@ fn read<'py>(
             decode(py, source)
         }
     };
-    let args = (0..n_args).map(|_| next()).collect::<PyResult<Vec<_>>>()?;
+    let args = (0..head.positional).map(|_| next()).collect::<PyResult<Vec<_>>>()?;
     let args = PyTuple::new(py, args)?;
-    if names.is_empty() {
+    if head.names.is_empty() {
         return Ok(Unpacked { args, kwargs: None });
     }
     let kwargs = PyDict::new(py);
-    for name in names {
-        kwargs.set_item(name, next()?)?;
+    for name in head.names {
+        kwargs.set_item(PyString::intern(py, name), next()?)?;
     }
     Ok(Unpacked { args, kwargs: Some(kwargs) })
 }

@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// Memory that stays put until this is dropped, which wants the GIL.
-pub(super) struct Exported(Box<ffi::Py_buffer>);
+pub(crate) struct Exported(Box<ffi::Py_buffer>);
 
 impl Exported {
     /// The object's memory; an error if it has none, or not in one piece.

@@ -1,4 +1,5 @@
-//! Values as bytes, and back.
+//! Values as bytes, and back: what of it takes an interpreter. The layout, and the checks of bytes that came from
+//! elsewhere, are [`helio_proto::document`].
 //!
 //! A document begins with a tag (never 0xe0, which marks an error of the system):
 //!

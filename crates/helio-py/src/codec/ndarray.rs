@@ -3,10 +3,9 @@
 //!
 //! Numpy is never imported for writing: a process that has not loaded it has no arrays.
 
-use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use helio_proto::document::{ArrayHead, tag};
+use helio_proto::document::{ArrayHead, DIMENSIONS_MAX, dtype_of, tag};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -41,8 +40,8 @@ pub(super) fn array(value: &Bound<'_, PyAny>) -> Option<Array> {
         // Dates, objects and other types that have no buffer form.
         Err(_) => return None,
     };
-    let dtype = dtype_of(buffer.format())?;
-    (buffer.shape().len() <= 64).then_some(Array { buffer, dtype })
+    let dtype = dtype_of(buffer.format().to_bytes())?;
+    (buffer.shape().len() <= DIMENSIONS_MAX).then_some(Array { buffer, dtype })
 }
 
 fn is_array(value: &Bound<'_, PyAny>) -> bool {
@@ -60,32 +59,8 @@ fn is_array(value: &Bound<'_, PyAny>) -> bool {
     same
 }
 
-/// Numpy's name of a buffer's element type, for the types that have one everywhere.
-fn dtype_of(format: &CStr) -> Option<&'static str> {
-    Some(match format.to_bytes() {
-        b"?" => "|b1",
-        b"b" => "|i1",
-        b"B" => "|u1",
-        b"h" => "<i2",
-        b"H" => "<u2",
-        b"i" => "<i4",
-        b"I" => "<u4",
-        // The size of a C long differs between platforms; numpy's names tell the size.
-        b"l" if size_of::<std::ffi::c_long>() == 8 => "<i8",
-        b"L" if size_of::<std::ffi::c_long>() == 8 => "<u8",
-        b"q" => "<i8",
-        b"Q" => "<u8",
-        b"e" => "<f2",
-        b"f" => "<f4",
-        b"d" => "<f8",
-        b"Zf" => "<c8",
-        b"Zd" => "<c16",
-        _ => return None,
-    })
-}
-
 impl Array {
-    pub(super) fn write(self, py: Python<'_>, sink: &mut Sink) {
+    pub(super) fn write(self, sink: &mut Sink) {
         sink.u8(tag::NDARRAY);
         let head = ArrayHead {
             is_fortran: !self.buffer.is_c_contiguous(),
@@ -94,7 +69,7 @@ impl Array {
         };
         sink.append(|out| head.put(out));
         sink.align();
-        sink.held(py, Held::Buffer(self.buffer));
+        sink.memory(Held::Buffer(self.buffer));
     }
 }
 

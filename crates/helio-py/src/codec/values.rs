@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use helio_proto::document::Piece;
 use helio_proto::frame::INLINE_MAX;
 use helio_types::ObjectId;
 use helio_worker::{Created, Error, OutgoingValue, Runtime};
@@ -10,7 +11,7 @@ use pyo3::types::PyBytes;
 
 use super::purpose::Purpose;
 use super::read::decode;
-use super::sink::{Piece, Sink};
+use super::sink::Sink;
 use super::source::Source;
 use super::write::encode;
 use crate::errors;
@@ -28,9 +29,9 @@ pub(crate) fn put(
     let stored = if sink.len() <= INLINE_MAX {
         runtime.put(OutgoingValue::Inline(sink.take()), contained)
     } else {
-        let pieces = sink.pieces();
+        let (len, pieces) = (sink.len() as u64, sink.pieces());
         detached(py, site, |interrupt| {
-            let mut created = runtime.create(sink_len(&pieces), interrupt)?;
+            let mut created = runtime.create(len, interrupt)?;
             fill(&mut created, &pieces)?;
             runtime.put_created(created, contained)
         })?
@@ -49,19 +50,15 @@ pub(crate) fn place_as(
     if sink.len() <= INLINE_MAX {
         return Ok(OutgoingValue::Inline(sink.take()));
     }
-    let pieces = sink.pieces();
+    let (len, pieces) = (sink.len() as u64, sink.pieces());
     let stored = detached(py, site, |interrupt| {
-        runtime.store_as(id, sink_len(&pieces), |created| fill(created, &pieces), interrupt)
+        runtime.store_as(id, len, |created| fill(created, &pieces), interrupt)
     })?;
     stored.map_err(|error| errors::raise(py, error))
 }
 
-fn sink_len(pieces: &[Piece]) -> u64 {
-    pieces.iter().map(|piece| piece.bytes().len() as u64).sum()
-}
-
-fn fill(created: &mut Created, pieces: &[Piece]) -> Result<(), Error> {
-    pieces.iter().try_for_each(|piece| created.copy_in(piece.offset, piece.bytes()))
+fn fill(created: &mut Created, pieces: &[Piece<'_>]) -> Result<(), Error> {
+    pieces.iter().try_for_each(|piece| created.copy_in(piece.offset, piece.bytes))
 }
 
 /// The bytes that would be stored. References inside are pinned for good.

@@ -1,6 +1,7 @@
 //! A read-only view of a part of an object's bytes, for pickle and numpy; holds the object.
 
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -16,10 +17,10 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The `len` bytes from `offset`, which the caller has found to be there.
-    pub(crate) fn new(source: &Source, offset: usize, len: usize) -> Self {
-        debug_assert!(offset + len <= source.len());
-        Self { source: source.clone(), offset, len }
+    /// The bytes at that place, which the caller has found to be there.
+    pub(crate) fn new(source: &Source, place: Range<usize>) -> Self {
+        debug_assert!(place.end <= source.len());
+        Self { source: source.clone(), offset: place.start, len: place.len() }
     }
 }
 

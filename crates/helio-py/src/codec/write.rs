@@ -54,10 +54,10 @@ pub(crate) fn encode(value: &Bound<'_, PyAny>, purpose: Purpose<'_>) -> PyResult
     let (ready, refs) = collecting(|collected| ready(value, collected, purpose));
     let (ready, refs) = (ready?, refs);
     if refs.is_empty() {
-        ready.write(py, &mut sink);
+        ready.write(&mut sink);
     } else {
         sink.u8(tag::WITH_REFS);
-        ready.write(py, &mut sink);
+        ready.write(&mut sink);
         refs::write_table(py, &mut sink, &refs);
     }
     Ok(Encoded { sink, refs })
@@ -66,10 +66,10 @@ pub(crate) fn encode(value: &Bound<'_, PyAny>, purpose: Purpose<'_>) -> PyResult
 /// Writes a plain value, or a container of plain values; whether it is one.
 pub(super) fn plain(value: &Bound<'_, PyAny>, sink: &mut Sink) -> bool {
     if let Some(native) = native(value) {
-        native.write(value.py(), sink);
+        native.write(sink);
         return true;
     }
-    tree::is_container(value) && sink.tree(value).is_some()
+    tree::is_container(value) && sink.try_append(|out| tree::write(value, out)).is_some()
 }
 
 /// Turns a value that has no short form into what can be written.
@@ -139,7 +139,7 @@ fn native<'py>(value: &Bound<'py, PyAny>) -> Option<Native<'py>> {
 }
 
 impl Native<'_> {
-    fn write(self, py: Python<'_>, sink: &mut Sink) {
+    fn write(self, sink: &mut Sink) {
         match self {
             Self::Plain(tag) => sink.u8(tag),
             Self::Int(number) => sink.tagged(tag::INT, number as u64),
@@ -150,7 +150,7 @@ impl Native<'_> {
             }
             Self::Bytes(bytes) => {
                 sink.tagged(tag::BYTES, bytes.as_bytes().len() as u64);
-                sink.held(py, Held::Bytes(bytes.unbind()));
+                sink.memory(Held::Bytes(bytes.unbind()));
             }
         }
     }
@@ -166,21 +166,21 @@ impl Ready<'_> {
         }
     }
 
-    pub(super) fn write(self, py: Python<'_>, sink: &mut Sink) {
+    pub(super) fn write(self, sink: &mut Sink) {
         match self {
             Self::Refs(begin, n) => {
                 sink.u8(tag::REFS);
                 sink.u32(begin as u32);
                 sink.u32(n as u32);
             }
-            Self::Array(array) => array.write(py, sink),
+            Self::Array(array) => array.write(sink),
             Self::Pickled(Pickled { data, buffers }) => {
                 let lengths: Vec<usize> = buffers.iter().map(|one| one.bytes().len()).collect();
                 sink.append(|out| put_pickle_head(out, data.as_bytes().len(), &lengths));
-                sink.held(py, Held::Bytes(data.unbind()));
+                sink.memory(Held::Bytes(data.unbind()));
                 for buffer in buffers {
                     sink.align();
-                    sink.held(py, Held::Buffer(buffer));
+                    sink.memory(Held::Buffer(buffer));
                 }
             }
         }

@@ -3,6 +3,16 @@
 //! The Python extension makes objects of what is read here (`helio-py`, in `codec`, has the table of all tags). Nothing
 //! here is believed before it is checked: a [`Cursor`] never reads beyond the end.
 
+mod aligned;
+pub mod arguments;
+mod part;
+mod sink;
+pub mod tree;
+
+pub use aligned::Aligned;
+pub use part::Part;
+pub use sink::{COPY_MAX, Memory, Piece, Sink};
+
 use crate::reader::{Malformed, Reader};
 
 /// The first byte of a document: the kind of the value that follows.
@@ -37,8 +47,38 @@ pub mod tag {
     pub const TREE: u8 = 13;
 }
 
-/// The alignment of buffers, in bytes from the document's begin.
+/// The alignment of buffers, in bytes from the document's begin. As large as a cache line, which vector instructions
+/// and libraries over `ctypes.data` may count on.
 pub const ALIGNMENT: usize = 64;
+
+/// The most dimensions of an array that is not pickled.
+pub const DIMENSIONS_MAX: usize = 64;
+
+/// Returns numpy's name of a type of elements, from its letters in the language of `struct`. `None` for types that are
+/// not the same on every machine.
+#[must_use]
+pub fn dtype_of(format: &[u8]) -> Option<&'static str> {
+    Some(match format {
+        b"?" => "|b1",
+        b"b" => "|i1",
+        b"B" => "|u1",
+        b"h" => "<i2",
+        b"H" => "<u2",
+        b"i" => "<i4",
+        b"I" => "<u4",
+        // The size of a C long differs between platforms; numpy's names tell the size.
+        b"l" if size_of::<std::ffi::c_long>() == 8 => "<i8",
+        b"L" if size_of::<std::ffi::c_long>() == 8 => "<u8",
+        b"q" => "<i8",
+        b"Q" => "<u8",
+        b"e" => "<f2",
+        b"f" => "<f4",
+        b"d" => "<f8",
+        b"Zf" => "<c8",
+        b"Zd" => "<c16",
+        _ => return None,
+    })
+}
 
 /// An array before its elements.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -168,6 +208,11 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(self.take(n)?).map_err(|_| Malformed)
     }
 
+    /// A `u32` count of things of at least `least` bytes each, which are still to come.
+    pub fn count(&mut self, least: usize) -> Result<usize, Malformed> {
+        self.reader.count(least)
+    }
+
     /// Passes the padding up to the next multiple of [`ALIGNMENT`].
     pub fn align(&mut self) -> Result<(), Malformed> {
         let at = self.at();
@@ -260,5 +305,37 @@ mod tests {
     fn text_is_checked() {
         assert_eq!(Cursor::new("é".as_bytes(), 0).text(2), Ok("é"));
         assert_eq!(Cursor::new("é".as_bytes(), 0).text(1), Err(Malformed));
+    }
+
+    #[test]
+    fn the_digits_of_a_dtype_are_the_bytes_of_its_elements() {
+        let letters =
+            ["?", "b", "B", "h", "H", "i", "I", "l", "L", "q", "Q", "e", "f", "d", "Zf", "Zd"];
+        let sizes = [1, 1, 1, 2, 2, 4, 4, size_of::<std::ffi::c_long>(), 0, 8, 8, 2, 4, 8, 8, 16];
+        for (letters, size) in letters.into_iter().zip(sizes) {
+            let size = if letters == "L" { size_of::<std::ffi::c_long>() } else { size };
+            let dtype = dtype_of(letters.as_bytes()).unwrap();
+            for shape in [vec![], vec![0], vec![1], vec![3, 5], vec![1; DIMENSIONS_MAX]] {
+                let count: usize = shape.iter().product();
+                let head = ArrayHead { is_fortran: false, dtype, shape };
+                let mut out = Vec::new();
+                head.put(&mut out);
+                assert_eq!(
+                    Cursor::new(&out, 0).array_head(),
+                    Ok((head, count * size)),
+                    "{letters}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn elements_that_differ_between_machines_or_have_fields_have_no_dtype() {
+        // Another byte order, records, pointers, text, extended precision, void, and nothing at all.
+        for letters in
+            ["", ">d", "=d", "@i", "<f", "T{i:x:}", "O", "w", "3s", "g", "Zg", "P", "ff", "x"]
+        {
+            assert_eq!(dtype_of(letters.as_bytes()), None, "{letters}");
+        }
     }
 }
