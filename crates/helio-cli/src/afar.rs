@@ -12,6 +12,7 @@ use helio_env::{detour, random};
 use helio_gateway::guest::{self, Guest};
 use helio_gateway::server::{self, Handle};
 use helio_node::GuestNode;
+use helio_proto::hello::Refusal;
 use helio_tls::Identity;
 use helio_types::NodeId;
 use helio_types::address::host_port;
@@ -76,7 +77,7 @@ pub(crate) fn join(
     python: &str,
     door: &Port,
     on_end: impl FnOnce() + Send + 'static,
-) -> Result<(Guest, GuestNode), String> {
+) -> Result<(Guest, GuestNode), Refusal> {
     let (host, port) = values::address(gateway)?;
     let node_id = NodeId(random::bytes());
     let options = guest::Options {
@@ -92,8 +93,9 @@ pub(crate) fn join(
         tracing::error!(fatal = true, reason = why, "the session with the cluster is over");
         on_end();
     });
-    let guest =
-        joined.map_err(|why| format!("the cluster behind {gateway} is not reached: {why}"))?;
+    let guest = joined.map_err(|why| {
+        why.told(|why| format!("the cluster behind {gateway} is not reached: {why}"))
+    })?;
     detour::take(guest.entrance, token);
     let node = GuestNode { node_id, port: guest.port };
     Ok((guest, node))

@@ -13,5 +13,6 @@ pub(crate) fn run(address: Option<&str>) -> Result<(), String> {
         None => locate::choose(&folder::temp_dir(None), None)?.text("control_address").to_owned(),
     };
     let (host, port) = values::address(&address)?;
-    observer::cluster(&host, port, &locate::token()?, None).map(drop)
+    observer::cluster(&host, port, &locate::token()?, None)?;
+    Ok(())
 }

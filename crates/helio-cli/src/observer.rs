@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use helio_observer::{Asker, Cluster, introduction};
 use helio_proto::control::{ControlRequest, ControlResponse};
+use helio_proto::hello::Refusal;
 use helio_proto::inspect::{Answers, Question};
 use helio_rpc::service::Error;
 use helio_types::address::host_port;
@@ -30,7 +31,7 @@ pub(crate) fn cluster(
     port: u16,
     token: &str,
     joining: Option<(&str, u16)>,
-) -> Result<Cluster, String> {
+) -> Result<Cluster, Refusal> {
     let began = Instant::now();
     let asked = block_on(async {
         loop {
@@ -44,8 +45,21 @@ pub(crate) fn cluster(
         }
     })?;
     let address = host_port(host, port);
-    asked.map_err(|error| match error {
-        Error::Refused(reason) => format!("The cluster at {address} refuses this node: {reason}"),
+    let text = match asked {
+        Ok(cluster) => return Ok(cluster),
+        Err(Error::Refused(refusal)) => {
+            return Err(
+                refusal.told(|text| format!("The cluster at {address} refuses this node: {text}"))
+            );
+        }
+        Err(error) => not_reached(error, &address),
+    };
+    Err(text.into())
+}
+
+/// The sentence for a cluster that did not answer, or not as one does.
+fn not_reached(error: Error, address: &str) -> String {
+    match error {
         Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
             "Failed to connect to the cluster at {address}: {error}. Is the head node running, and does a firewall \
              let this machine reach its port? A cluster that a driver's `init()` started takes no further machines: \
@@ -58,7 +72,7 @@ pub(crate) fn cluster(
         ),
         Error::Tls(why) => format!("No encrypted connection to the cluster at {address}: {why}."),
         other => format!("The server at {address} is not a cluster of this release: {other}"),
-    })
+    }
 }
 
 /// Waits until somebody answers at the address of a cluster that this machine is to join: machines are started in any

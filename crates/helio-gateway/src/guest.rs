@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use helio_proto::decode;
 use helio_proto::frame::{HELLO_MAX, split};
 use helio_proto::gateway::{Began, Begin, Dial};
-use helio_proto::hello::{Destination, ENCRYPTED_HERE, Hello, PLAIN_HERE, Role, is_right};
+use helio_proto::hello::{Destination, Hello, PLAIN_HERE, Refusal, RefusalKind, Role, is_right};
 use helio_rpc::service::{Error, Reader, Writer, connect_by_token, connect_directly};
 use helio_tls::Identity;
 use helio_types::NodeId;
@@ -83,8 +83,11 @@ impl Guest {
 /// the guest leaves.
 ///
 /// # Errors
-/// A sentence for the user: why the gateway is not reached, or does not take this machine in.
-pub fn join(options: Options, on_end: impl FnOnce(&str) + Send + 'static) -> Result<Guest, String> {
+/// The reason why the gateway is not reached, or does not take this machine in.
+pub fn join(
+    options: Options,
+    on_end: impl FnOnce(&str) + Send + 'static,
+) -> Result<Guest, Refusal> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let (stop, stopped) = oneshot::channel();
@@ -92,8 +95,9 @@ pub fn join(options: Options, on_end: impl FnOnce(&str) + Send + 'static) -> Res
     let thread = std::thread::Builder::new().name("guest".to_owned()).spawn(move || {
         runtime.block_on(async {
             let begun = tokio::time::timeout(BEGIN_MAX, begin(&options)).await;
-            let begun = begun
-                .unwrap_or_else(|_| Err(format!("no answer within {} s", BEGIN_MAX.as_secs())));
+            let begun = begun.unwrap_or_else(|_| {
+                Err(format!("no answer within {} s", BEGIN_MAX.as_secs()).into())
+            });
             let (task, began) = match begun {
                 Ok(begun) => begun,
                 // The waiting thread has the receiver until it has heard.
@@ -132,14 +136,14 @@ struct Task {
     first: Option<(Reader, Writer, u64)>,
 }
 
-async fn begin(options: &Options) -> Result<(Task, Began), String> {
+async fn begin(options: &Options) -> Result<(Task, Began), Refusal> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
     let listener = listener.map_err(|error| format!("no entrance on this machine: {error}"))?;
     let entrance = listener.local_addr().map_err(|error| error.to_string())?.port();
     let mut options = options.clone();
-    let (reader, writer, began) = first(&mut options).await.map_err(|error| error.to_string())?;
+    let (reader, writer, began) = first(&mut options).await?;
     if !began.refused.is_empty() {
-        return Err(began.refused);
+        return Err(began.refused.into());
     }
     let door = options.door;
     let own_node = Box::new(move |_: &_| Some((Ipv4Addr::LOCALHOST.to_string(), door)));
@@ -161,13 +165,16 @@ async fn first(options: &mut Options) -> Result<(Reader, Writer, Began), Error> 
     let tried = connect(options, &[], 0).await;
     let why = match &tried {
         Err(Error::Tls(why)) if options.by_token.is_some() => why.as_str(),
-        Err(Error::Refused(why)) if why == ENCRYPTED_HERE => "a token so short signs none",
+        Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::Encrypted => {
+            "a token so short signs none"
+        }
         _ => return tried,
     };
     if why != PLAIN_HERE {
-        return Err(Error::Refused(format!(
+        let text = format!(
             "certificates of this token do not encrypt its connections ({why}): {NOT_BY_TOKEN}"
-        )));
+        );
+        return Err(Error::Refused(Refusal { kind: RefusalKind::Token, text }));
     }
     options.by_token = None;
     connect(options, &[], 0).await
@@ -277,11 +284,11 @@ impl Connection {
                 // node.
                 Ok(Ok(_)) => match tokio::time::timeout(DIAL_MAX, self.begin_anew()).await {
                     Ok(Ok((reader, writer))) => return Ok((reader, writer, 0)),
-                    Ok(Err(Error::Refused(why))) => return Err(why),
+                    Ok(Err(Error::Refused(why))) => return Err(why.text),
                     Ok(Err(error)) => error.to_string(),
                     Err(_) => "no answer".to_owned(),
                 },
-                Ok(Err(Error::Refused(why))) => return Err(why),
+                Ok(Err(Error::Refused(why))) => return Err(why.text),
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "no answer".to_owned(),
             };
@@ -299,12 +306,12 @@ impl Connection {
     async fn begin_anew(&mut self) -> Result<(Reader, Writer), Error> {
         let (reader, writer, began) = connect(&self.options, &[], 0).await?;
         if !began.refused.is_empty() {
-            return Err(Error::Refused(began.refused));
+            return Err(Error::Refused(began.refused.into()));
         }
         if (&began.host, began.port) != (&self.last.host, self.last.port) {
             let (host, port) = (&began.host, began.port);
             let why = format!("the head is at another address now, {host}:{port}: connect again");
-            return Err(Error::Refused(why));
+            return Err(Error::Refused(why.into()));
         }
         tracing::warn!("another gateway has taken the place of the one before");
         self.last = began;

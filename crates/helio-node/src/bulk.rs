@@ -372,7 +372,7 @@ impl Receiving {
         let hello = Hello { to_node: node_id, ..self.hello.clone() };
         let (mut reader, writer, welcome) = connect_tcp(&self.from.host, port, hello).await?;
         if welcome.node_id != node_id {
-            return Err(Error::Refused("another node has its port now".to_owned()));
+            return Err(Error::Refused("another node has its port now".into()));
         }
         self.ask(&mut reader, &writer).await?;
         self.take_over((reader, writer)).await
@@ -383,10 +383,10 @@ impl Receiving {
         let _ = writer.send(&TakeBytes { request_id: self.receipt.request_id });
         let follow: BytesFollow = reader.next().await?.ok_or(Error::Left)?;
         if !follow.refused.is_empty() {
-            return Err(Error::Refused(follow.refused));
+            return Err(Error::Refused(follow.refused.into()));
         }
         if follow.size != self.receipt.at.1 {
-            return Err(Error::Refused("its size is another one now".to_owned()));
+            return Err(Error::Refused("its size is another one now".into()));
         }
         Ok(())
     }

@@ -97,7 +97,7 @@ impl Door {
             let has_ended =
                 matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
             let process = arrival.hello().to_process;
-            arrival.refuse(&if has_ended {
+            arrival.refuse(if has_ended {
                 format!("process {process} of this node has ended")
             } else {
                 format!("process {process} of this node takes no connection: {error}")

@@ -62,7 +62,7 @@ impl Packages {
         let Some((mut reader, writer, hello)) = self.gate.let_in(arrival) else { return };
         let Ok(Some(request)) = reader.next::<PackageRequest>().await else { return };
         let outcome = if !is_name(&request.name) {
-            Err(Error::Refused(format!("{:?} is not the name of a package", request.name)))
+            Err(Error::Refused(format!("{:?} is not the name of a package", request.name).into()))
         } else if request.is_brought {
             self.keep(&mut reader, &writer, &request).await
         } else {
@@ -109,9 +109,7 @@ impl Packages {
     async fn give(&self, writer: &Writer, name: &str) -> Result<(), Error> {
         self.has(name).await;
         let file = File::open(self.folder.join(name)).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                Error::Refused("the head does not have this package".to_owned())
-            }
+            io::ErrorKind::NotFound => Error::Refused("the head does not have this package".into()),
             _ => error.into(),
         })?;
         let size = file.metadata()?.len();
@@ -137,11 +135,14 @@ impl Packages {
         let disk = rustix::fs::statvfs(&self.folder).map_err(io::Error::from)?;
         let room = disk.f_bavail.saturating_mul(disk.f_frsize) / ROOM_PART;
         if request.size > room {
-            return Err(Error::Refused(format!(
-                "it has {} MiB, and the head's disk has room for {} MiB",
-                request.size >> 20,
-                room >> 20
-            )));
+            return Err(Error::Refused(
+                format!(
+                    "it has {} MiB, and the head's disk has room for {} MiB",
+                    request.size >> 20,
+                    room >> 20
+                )
+                .into(),
+            ));
         }
         let number = u64::from_le_bytes(random::bytes());
         let draft = self.folder.join(format!(".{number:x}.part"));

@@ -79,7 +79,7 @@ impl Link {
         loop {
             match self.reader.next::<NodeToClient>().await? {
                 Some(NodeToClient::Registered(registered)) if registered.failed => {
-                    return Err(Error::Refused(registered.failure.message));
+                    return Err(Error::Refused(registered.failure.message.into()));
                 }
                 // A message that is no answer to this question is left out: the daemon also tells news.
                 Some(message) => {
@@ -241,7 +241,7 @@ pub async fn introduction(
             return Err(Error::Truncated);
         };
         if !accepted.refused.is_empty() {
-            return Err(Error::Refused(accepted.refused));
+            return Err(Error::Refused(accepted.refused.into()));
         }
         match reader.next().await? {
             Some(ControlToNode::View(view)) => {

@@ -4,8 +4,10 @@
 //! **AUTH-1** The token is compared in constant time before anything else is read, and a peer that
 //! lacks it learns only that it was refused.
 //!
-//! The connector sends [`Hello`], the acceptor answers [`Welcome`]; a `Welcome` whose `refused` is
-//! not empty is the last frame of the connection.
+//! The connector sends [`Hello`], the acceptor answers [`Welcome`]; a `Welcome` with a [`Refusal`] is the last frame of
+//! the connection. Its kind is for programs, its text for people.
+
+use std::fmt;
 
 use helio_types::{NodeId, OPEN_TOKEN, WorkerId};
 
@@ -38,6 +40,85 @@ impl Role {
     }
 }
 number_field!(Role);
+
+/// The kind of a refusal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RefusalKind {
+    /// Another reason, which the text alone tells: that of an older release as well, and of a newer one whose kind is
+    /// not known here.
+    #[default]
+    Other = 0,
+    /// The token is missing or wrong.
+    Token = 1,
+    /// The other end has another wire version.
+    Version = 2,
+    /// The acceptor encrypts, and the connection does not.
+    Encrypted = 3,
+    /// The acceptor does not encrypt, and the connection does.
+    Plain = 4,
+}
+
+impl RefusalKind {
+    const ALL: [Self; 5] = [Self::Other, Self::Token, Self::Version, Self::Encrypted, Self::Plain];
+
+    fn from_number(number: u32) -> Option<Self> {
+        Some(Self::ALL.into_iter().find(|kind| *kind as u32 == number).unwrap_or_default())
+    }
+
+    /// Returns the name by which programs outside of Rust know the kind.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Other => "other",
+            Self::Token => "token",
+            Self::Version => "version",
+            Self::Encrypted => "encrypted",
+            Self::Plain => "plain",
+        }
+    }
+}
+number_field!(RefusalKind);
+
+/// The reason why a connection is refused, and what to do about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The kind, by which a program decides.
+    pub kind: RefusalKind,
+    /// A sentence for the user.
+    pub text: String,
+}
+
+impl Refusal {
+    /// Returns the same kind with words around its sentence.
+    #[must_use]
+    pub fn told(self, tell: impl FnOnce(&str) -> String) -> Self {
+        Self { text: tell(&self.text), ..self }
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Self {
+        Self { kind: RefusalKind::Other, text }
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<Refusal> for String {
+    fn from(refusal: Refusal) -> Self {
+        refusal.text
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
 
 /// The process or service that a connection is for: all of a node's processes are behind one port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,43 +206,67 @@ messages! {
         5 features: u64,
         /// The acceptor's process.
         6 pid: u32,
+        /// The kind of the refusal, if `refused` is one.
+        7 refused_for: RefusalKind,
+    }
+}
+
+impl Welcome {
+    /// Returns the answer to a connection that ends here.
+    #[must_use]
+    pub fn refusing(refusal: Refusal) -> Self {
+        let Refusal { kind, text } = refusal;
+        Self { refused: text, refused_for: kind, version: VERSION, ..Self::default() }
+    }
+
+    /// Returns the welcome of a connection that goes on.
+    ///
+    /// # Errors
+    /// The reason why the connection ends here.
+    pub fn accepted(self) -> Result<Self, Refusal> {
+        match self.refused.is_empty() {
+            true => Ok(self),
+            false => Err(Refusal { kind: self.refused_for, text: self.refused }),
+        }
     }
 }
 
 /// Returns the reason why a peer is refused, if it is.
 #[must_use]
-pub fn refusal(hello: &Hello, token: &str) -> Option<String> {
+pub fn refusal(hello: &Hello, token: &str) -> Option<Refusal> {
     if !is_right(hello.token.as_bytes(), token) {
         let hint =
             if hello.token == OPEN_TOKEN { ", and leave RAY_AUTH_MODE=disabled out" } else { "" };
-        return Some(format!(
+        let text = format!(
             "the authentication token is missing or wrong: use the token of the cluster's head node \
              (HELIOSTAT_AUTH_TOKEN, or the file ~/.heliostat/auth_token){hint}"
-        ));
+        );
+        return Some(Refusal { kind: RefusalKind::Token, text });
     }
     if token == OPEN_TOKEN && hello.is_of_node() && hello.token != OPEN_TOKEN {
         return Some(
             "authentication is disabled in this cluster, and a node of it would ask for a token: start the node with \
              RAY_AUTH_MODE=disabled, too"
-                .to_owned(),
+                .into(),
         );
     }
-    misrouted(hello).or_else(|| (hello.role == Role::Unknown).then(|| "unknown role".to_owned()))
+    misrouted(hello).or_else(|| (hello.role == Role::Unknown).then(|| "unknown role".into()))
 }
 
 /// Returns the reason why a connection leads nowhere, whoever makes it, if it does.
 #[must_use]
-pub fn misrouted(hello: &Hello) -> Option<String> {
+pub fn misrouted(hello: &Hello) -> Option<Refusal> {
     if hello.version != VERSION {
-        return Some(format!(
+        let text = format!(
             "wire version {} (release {}) cannot speak with version {VERSION} (release {}): install the same \
              release of heliostat on every machine",
             hello.version,
             hello.release,
             env!("CARGO_PKG_VERSION"),
-        ));
+        );
+        return Some(Refusal { kind: RefusalKind::Version, text });
     }
-    Destination::from_number(hello.to).is_none().then(|| "unknown destination".to_owned())
+    Destination::from_number(hello.to).is_none().then(|| "unknown destination".into())
 }
 
 /// The sentence of a listener that encrypts to a connection that does not.
@@ -170,6 +275,15 @@ pub const ENCRYPTED_HERE: &str = "connections of this cluster are encrypted: set
 /// The sentence of a listener that does not encrypt to a connection that does.
 pub const PLAIN_HERE: &str = "connections of this cluster are not encrypted: unset RAY_USE_TLS where the connection \
                               comes from, or start all nodes with it";
+
+/// Returns the refusal of a connection that comes in the clear and should not (`encrypts`), or the other way round.
+#[must_use]
+pub fn wrong_transport(encrypts: bool) -> Refusal {
+    match encrypts {
+        true => Refusal { kind: RefusalKind::Encrypted, text: ENCRYPTED_HERE.to_owned() },
+        false => Refusal { kind: RefusalKind::Plain, text: PLAIN_HERE.to_owned() },
+    }
+}
 
 impl Hello {
     /// Returns the greeting that is sent in the clear before an encrypted session in which this one comes: it names the
@@ -220,14 +334,19 @@ mod tests {
         let hello =
             Hello { version: VERSION, token: "t".into(), role: Role::Driver, ..Hello::default() };
         assert_eq!(refusal(&hello, "t"), None);
-        assert!(refusal(&hello, "x").is_some_and(|m| m.contains("auth_token")), "AUTH-1");
+        let check = |hello: &Hello, kind, part: &str| {
+            let refused = refusal(hello, "t").expect("it is refused");
+            assert_eq!(refused.kind, kind);
+            assert!(refused.text.contains(part), "{}", refused.text);
+        };
+        check(&Hello { token: "x".into(), ..hello.clone() }, RefusalKind::Token, "auth_token");
         let stranger = Hello { role: Role::Unknown, ..hello.clone() };
-        assert_eq!(refusal(&stranger, "t").as_deref(), Some("unknown role"));
-        let old = Hello { version: 9, ..hello };
-        assert!(
-            refusal(&old, "t").is_some_and(|m| m.contains("install the same release")),
-            "WIRE-1"
-        );
+        check(&stranger, RefusalKind::Other, "unknown role");
+        let old = Hello { version: 9, ..hello.clone() };
+        check(&old, RefusalKind::Version, "install the same release");
+        check(&Hello { to: 99, ..hello }, RefusalKind::Other, "unknown destination");
+        let both = [true, false].map(|encrypts| wrong_transport(encrypts).kind);
+        assert_eq!(both, [RefusalKind::Encrypted, RefusalKind::Plain]);
     }
 
     /// AUTH-1: a cluster without a token is entered by all but nodes that would ask for one.
@@ -239,7 +358,7 @@ mod tests {
             let refused = refusal(&hello, OPEN_TOKEN);
             match expect {
                 None => assert_eq!(refused, None),
-                Some(part) => assert!(refused.is_some_and(|text| text.contains(part))),
+                Some(part) => assert!(refused.is_some_and(|refused| refused.text.contains(part))),
             }
         };
         for token in ["", "t", OPEN_TOKEN] {
@@ -252,7 +371,8 @@ mod tests {
         let open = Hello { token: OPEN_TOKEN.into(), role: Role::Driver, ..Hello::default() };
         let refused = refusal(&open, "t");
         assert!(
-            refused.is_some_and(|text| text.contains("leave RAY_AUTH_MODE=disabled out")),
+            refused
+                .is_some_and(|refused| refused.text.contains("leave RAY_AUTH_MODE=disabled out")),
             "AUTH-1"
         );
     }
@@ -264,10 +384,35 @@ mod tests {
         bytes.extend_from_slice(&[4 << 3, 77]);
         let read = crate::decode::<Hello>(&bytes).expect("a greeting is read whatever its role");
         assert_eq!(read.role, Role::Unknown);
-        assert!(
-            refusal(&read, "t").is_some_and(|m| m.contains("install the same release")),
-            "WIRE-1"
-        );
+        let refused = refusal(&read, "t").expect("it is refused");
+        assert_eq!(refused.kind, RefusalKind::Version, "WIRE-1");
+    }
+
+    #[test]
+    fn every_kind_of_refusal_crosses_the_wire_with_its_text() {
+        let mut names = std::collections::BTreeSet::new();
+        for kind in RefusalKind::ALL {
+            let refusal = Refusal { kind, text: "a reason".into() };
+            let bytes = crate::encode(&Welcome::refusing(refusal.clone()));
+            let read = crate::decode::<Welcome>(&bytes).expect("a welcome is read");
+            assert_eq!(read.version, VERSION);
+            assert_eq!(read.accepted(), Err(refusal));
+            assert!(names.insert(kind.name()), "two kinds are called {}", kind.name());
+        }
+        let accepted = Welcome { version: VERSION, ..Welcome::default() };
+        assert_eq!(accepted.clone().accepted(), Ok(accepted));
+    }
+
+    #[test]
+    fn a_refusal_of_another_release_is_of_no_known_kind() {
+        // An older one does not say the kind, a newer one may say another.
+        let old = Welcome { refused: "a reason".into(), ..Welcome::default() };
+        let mut newer = crate::encode(&old);
+        newer.extend_from_slice(&[7 << 3, 77]);
+        for bytes in [crate::encode(&old), newer] {
+            let read = crate::decode::<Welcome>(&bytes).expect("a welcome is read, WIRE-1");
+            assert_eq!(read.accepted(), Err("a reason".into()));
+        }
     }
 
     #[test]

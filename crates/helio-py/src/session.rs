@@ -17,17 +17,18 @@ use helio_proto::node::JobConfig;
 use helio_types::WorkerId;
 use helio_worker::{Options, Runtime};
 use parking_lot::RwLock;
-use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
+use crate::errors;
 use crate::gil::{GilSite, detached};
 use crate::ids;
 use crate::rows;
 use crate::{environment, exceptions};
 
-/// One session of this process.
+/// A session of this process.
 pub(crate) struct Session {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) epoch: u32,
@@ -127,7 +128,7 @@ pub(crate) fn forget_plans() {
 }
 
 impl Session {
-    /// Where named actors are looked for.
+    /// The namespace in which named actors are looked for.
     pub(crate) fn namespace(&self) -> String {
         let namespace = self.runtime.job().namespace;
         if namespace.is_empty() { self.runtime.session().namespace.clone() } else { namespace }
@@ -158,7 +159,7 @@ fn join(py: Python<'_>, options: Options) -> PyResult<Arc<Session>> {
     watch_forks(py)?;
     let is_driver = options.is_driver;
     let runtime = detached(py, GilSite::Connect, |_| Runtime::connect(options))?
-        .map_err(|error| PyConnectionError::new_err(error.to_string()))?;
+        .map_err(|error| errors::connecting(py, &error))?;
     start_log(&runtime, is_driver);
     let epoch = next_epoch();
     forget_plans();

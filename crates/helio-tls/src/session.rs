@@ -278,8 +278,8 @@ impl Session {
         match frame::split(came, HELLO_MAX) {
             Ok(Some((start, end))) => {
                 let welcome: Option<Welcome> = helio_proto::decode(&came[start..end]).ok();
-                let why = welcome.map(|welcome| welcome.refused).filter(|why| !why.is_empty());
-                Err(Error(why.unwrap_or_else(|| NO_TLS.to_owned())))
+                let refusal = welcome.and_then(|welcome| welcome.accepted().err());
+                Err(Error(refusal.map_or_else(|| NO_TLS.to_owned(), String::from)))
             }
             Ok(None) => Ok(()),
             Err(_) => Err(Error(NO_TLS.to_owned())),

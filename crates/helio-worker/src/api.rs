@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use helio_proto::control::Failure;
+use helio_proto::hello::Refusal;
 use helio_proto::node::JobConfig;
 use helio_types::{ActorId, ObjectId, WorkerId};
 
@@ -65,6 +66,9 @@ pub enum Error {
     /// The runtime was shut down, or its daemon is gone.
     #[error("{0}")]
     Disconnected(String),
+    /// The daemon, or the head for packages, does not let this process in.
+    #[error("{0}")]
+    Unwelcome(Refusal),
     /// The daemon or the control service said no.
     #[error("{}", .0.message)]
     Refused(Failure),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use helio_env::detour::Entrance;
 use helio_process_state::{Event, Peer};
-use helio_proto::hello::{self, Destination, Hello, Role, Welcome};
+use helio_proto::hello::{self, Destination, Hello, Refusal, Role, Welcome};
 use helio_proto::node::{ClientToNode, NodeToClient, Notice, Register, Registered};
 use helio_proto::{Wire, frame};
 use helio_tls::Session;
@@ -47,7 +47,7 @@ const CLOSED: &str = "closed";
 #[derive(Debug)]
 pub(crate) struct Ending {
     pub(crate) reason: Cow<'static, str>,
-    /// This process has read all that the other end had sent.
+    /// All that the other end had sent was read.
     is_complete: bool,
 }
 
@@ -103,9 +103,7 @@ pub(crate) fn register(
     let mut input = Input { socket: &socket, bytes: Vec::new(), fd: None };
     let welcome: Welcome = helio_proto::decode(&input.frame(frame::HELLO_MAX)?)
         .map_err(|e| Error::Io(e.to_string()))?;
-    if !welcome.refused.is_empty() {
-        return Err(Error::Disconnected(welcome.refused));
-    }
+    welcome.accepted().map_err(Error::Unwelcome)?;
     let answer: NodeToClient = helio_proto::decode(&input.frame(frame::FRAME_MAX)?)
         .map_err(|e| Error::Io(e.to_string()))?;
     let NodeToClient::Registered(registered) = answer else {
@@ -428,20 +426,20 @@ impl State {
         }
         let refused = refused.or_else(|| hello::refusal(&hello, &self.options.token));
         let me = self.process.address();
+        let answer = refused.clone().map(Welcome::refusing).unwrap_or_default();
         let welcome = Welcome {
-            refused: refused.clone().unwrap_or_default(),
             version: hello::VERSION,
             worker_id: me.worker_id,
             node_id: me.node_id,
             pid: std::process::id(),
-            features: 0,
+            ..answer
         };
         let Some(conn) = self.conns.get_mut(&link) else { return Ok(false) };
         put(&mut conn.preface, &welcome);
         if let Some(refused) = refused {
             // The reason has to go out before the socket is closed.
             conn.flush(None);
-            return Err(refused);
+            return Err(refused.text);
         }
         conn.greeting = Greeting::Done;
         let from = WorkerAddress {
@@ -457,7 +455,7 @@ impl State {
 
     /// **TLS-1** Why a stranger is refused that comes in the clear and should not, or the other way round; a session
     /// that is announced begins.
-    fn refused_as_it_comes(&mut self, link: u64, hello: &Hello) -> Result<Option<String>, String> {
+    fn refused_as_it_comes(&mut self, link: u64, hello: &Hello) -> Result<Option<Refusal>, String> {
         let identity = helio_tls::current().map_err(|error| error.to_string())?;
         let Some(conn) = self.conns.get_mut(&link) else { return Ok(None) };
         let is_secured = conn.session.is_some() || conn.socket.is_of_this_machine();
@@ -469,8 +467,8 @@ impl State {
                 conn.session = Some(Box::new(session));
                 None
             }
-            (Some(_), false) => Some(hello::ENCRYPTED_HERE.to_owned()),
-            (None, true) => Some(hello::PLAIN_HERE.to_owned()),
+            (Some(_), false) => Some(hello::wrong_transport(true)),
+            (None, true) => Some(hello::wrong_transport(false)),
         })
     }
 
@@ -478,9 +476,7 @@ impl State {
     fn welcomed(&mut self, link: u64, bytes: &[u8]) -> Result<(), String> {
         let welcome: Welcome =
             helio_proto::decode(bytes).map_err(|_| "its welcome is malformed".to_owned())?;
-        if !welcome.refused.is_empty() {
-            return Err(welcome.refused);
-        }
+        let welcome = welcome.accepted()?;
         if let Some(conn) = self.conns.get_mut(&link) {
             conn.greeting = Greeting::Done;
         }

@@ -85,11 +85,8 @@ impl Head<'_> {
         stream.shake_hands()?;
         send(&mut stream, &hello)?;
         let welcome: Welcome = receive(&mut stream)?;
-        if welcome.refused.is_empty() {
-            Ok(stream)
-        } else {
-            Err(Error::Disconnected(welcome.refused))
-        }
+        welcome.accepted().map_err(Error::Unwelcome)?;
+        Ok(stream)
     }
 }
 

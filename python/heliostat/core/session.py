@@ -158,10 +158,9 @@ def begin(
             address = node
         try:
             _connect(address, job, token, log_to_driver, owned=own is not None, beside=beside)
-        except BaseException as error:
+        except BaseException:
             if own is not None:
                 own.stop()
-            _raise_of_token(error)
             raise
         submission.tell_of_driver(job, _heliostat.session()["job_id"])
         session = Session(address, job, own, epoch=_heliostat.session_epoch())
@@ -177,18 +176,7 @@ def begin(
 
 
 def _started(options: NodeOptions, token: str) -> Daemon:
-    try:
-        return daemon.start(options, token, meanwhile=_load_the_rest)
-    except ConnectionError as error:
-        _raise_of_token(error)
-        raise
-
-
-def _raise_of_token(error: BaseException) -> None:
-    if isinstance(error, ConnectionError) and "authentication token" in str(error):
-        from heliostat.core.errors import AuthenticationError
-
-        raise AuthenticationError(str(error)) from None
+    return daemon.start(options, token, meanwhile=_load_the_rest)
 
 
 def _load_the_rest() -> None:

@@ -7,6 +7,7 @@ use std::time::Duration;
 use helio_config::control::LATE_NODES_MS;
 use helio_config::session::{CONTROL_FILE, CONTROL_SOCKET, START_S_MAX};
 use helio_node::Reach;
+use helio_proto::hello::Refusal;
 use helio_storage::outside::Leased;
 use helio_storage::{Embedded, Memory, Storage};
 use helio_tls::Identity;
@@ -102,7 +103,7 @@ impl Control {
     }
 
     /// Asks the one at that address for the name of its session.
-    pub(super) fn elsewhere(address: &str, token: &str, own: (&str, u16)) -> Result<Self, String> {
+    pub(super) fn elsewhere(address: &str, token: &str, own: (&str, u16)) -> Result<Self, Refusal> {
         let (host, port) = values::address(address)?;
         let session_name = observer::cluster(&host, port, token, Some(own))?.session_name;
         let address = host_port(&host, port);

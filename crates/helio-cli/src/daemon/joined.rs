@@ -5,6 +5,7 @@ use std::sync::Arc;
 use helio_config::session::PACKAGES_FOLDER;
 use helio_gateway::guest::Guest;
 use helio_node::GuestNode;
+use helio_proto::hello::Refusal;
 use helio_storage::outside::{Copies, Leased};
 use helio_tls::Identity;
 use helio_types::address::host_port;
@@ -46,7 +47,7 @@ impl Joined {
         given: &Given,
         session: &Session,
         starter: &mut Starter,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Refusal> {
         let (token, mut host) = (&given.token, given.host.clone());
         let mut identity = match args.tls {
             None => given.identity.clone(),

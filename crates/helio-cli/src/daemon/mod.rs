@@ -34,6 +34,7 @@ use helio_config::table::DASHBOARD_PLAIN_HTTP;
 use helio_env::logs;
 use helio_env::settings::read;
 use helio_node::{Ended, Options, Ready};
+use helio_proto::hello::{Refusal, RefusalKind};
 use helio_store::heap::{START_SETTLES, give_back_code};
 use helio_types::OPEN_TOKEN;
 use rustix::process::Signal;
@@ -64,10 +65,12 @@ pub(crate) fn run(args: &Node) -> ExitCode {
     };
     match start_and_serve(args, &mut starter) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { text, is_of_folder }) => {
+        Err(Failure { text, is_of_folder, refusal }) => {
             tracing::error!(fatal = true, "{text}");
             // A starter that waits for the line shows the error; without one it goes to standard error.
-            if !starter.say(&json!({ "error": text, "is_of_folder": is_of_folder })) {
+            let refusal = refusal.name();
+            let said = json!({ "error": text, "is_of_folder": is_of_folder, "refusal": refusal });
+            if !starter.say(&said) {
                 eprintln!("heliostat: {text}");
             }
             ExitCode::FAILURE
@@ -81,11 +84,19 @@ struct Failure {
     text: String,
     /// Whether the folder for sessions is to blame: the starter knows how another one is named.
     is_of_folder: bool,
+    /// The kind of the cluster's refusal, if it refused: the starter's error is of another class then.
+    refusal: RefusalKind,
 }
 
 impl From<String> for Failure {
     fn from(text: String) -> Self {
-        Self { text, is_of_folder: false }
+        Refusal::from(text).into()
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(Refusal { kind, text }: Refusal) -> Self {
+        Self { text, is_of_folder: false, refusal: kind }
     }
 }
 
@@ -170,7 +181,7 @@ fn open_session(args: &Node, given: &Given) -> Result<Session, Failure> {
         |what: &str, error: std::io::Error| format!("{what} in {}: {error}", temp_dir.display());
     let session = Session::create(temp_dir, args.session_name.as_deref()).map_err(|error| {
         let text = failed("the session's folder cannot be made", error);
-        Failure { text, is_of_folder: true }
+        Failure { text, is_of_folder: true, refusal: RefusalKind::Other }
     })?;
     logs::start(session.dir.join("logs").join(LOG_FILE));
     logs::log_panics();

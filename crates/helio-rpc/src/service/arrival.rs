@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
 use helio_proto::frame::{self, FRAME_MAX, HELLO_MAX};
-use helio_proto::hello::{Hello, VERSION, Welcome, refusal};
+use helio_proto::hello::{Hello, Refusal, VERSION, Welcome, refusal};
 use helio_tls::Identity;
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
@@ -126,10 +126,11 @@ impl Arrival {
         token: &str,
         welcome: Welcome,
     ) -> Result<(Reader, Writer, Hello), Error> {
-        let unproven = || self.hello.is_encrypted.then(|| "the greeting is missing".to_owned());
+        let unproven = || self.hello.is_encrypted.then(|| "the greeting is missing".into());
         if let Some(refused) = refusal(&self.hello, token).or_else(unproven) {
-            self.refuse(&refused);
-            return Err(Error::Unwelcome(refused));
+            let why = refused.text.clone();
+            self.refuse(refused);
+            return Err(Error::Unwelcome(why));
         }
         self.buffer.advance(self.greeting);
         let stream = Arc::new(self.stream);
@@ -143,14 +144,10 @@ impl Arrival {
     }
 
     /// Says no, and why; the connection is closed.
-    pub fn refuse(self, why: &str) {
+    pub fn refuse(self, why: impl Into<Refusal>) {
         let writer = Writer::start(Arc::new(self.stream));
         // The queue is empty and open; and if the peer is gone, nobody misses the answer.
-        let _ = writer.send(&Welcome {
-            refused: why.to_owned(),
-            version: VERSION,
-            ..Welcome::default()
-        });
+        let _ = writer.send(&Welcome::refusing(why.into()));
         writer.close();
     }
 

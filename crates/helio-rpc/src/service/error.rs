@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use helio_proto::frame::TooLong;
+use helio_proto::hello::Refusal;
 
 /// Time that a peer may take to say who it is.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -37,10 +38,21 @@ pub enum Error {
     Tls(String),
     /// The other side refused the connection, with its reason.
     #[error("refused: {0}")]
-    Refused(String),
-    /// This side refused the connection, with its reason.
+    Refused(Refusal),
+    /// The connection was refused here, with this reason.
     #[error("peer refused: {0}")]
     Unwelcome(String),
+}
+
+/// A refusal keeps its kind; every other error has none.
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let text = error.to_string();
+        match error {
+            Error::Refused(refusal) => Self { text, ..refusal },
+            _ => text.into(),
+        }
+    }
 }
 
 impl From<std::io::Error> for Error {

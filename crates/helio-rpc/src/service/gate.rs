@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use helio_proto::hello::{
-    Destination, ENCRYPTED_HERE, Hello, PLAIN_HERE, Welcome, misrouted, refusal,
+    Destination, Hello, RefusalKind, Welcome, misrouted, refusal, wrong_transport,
 };
 use helio_tls::Identity;
 use tokio::sync::oneshot;
@@ -130,13 +130,14 @@ impl Gate {
                 None => return arrival.secured(identity).await,
                 Some(refused) => refused,
             },
-            (Some(_), false) => ENCRYPTED_HERE.to_owned(),
-            (None, true) => PLAIN_HERE.to_owned(),
+            (Some(_), false) => wrong_transport(true),
+            (None, true) => wrong_transport(false),
         };
         // A driver elsewhere asks that way whether the cluster encrypts.
-        let asks = refused == PLAIN_HERE && hello.to == Destination::Gateway as u32;
-        arrival.refuse(&refused);
-        Err(if asks { Error::Left } else { Error::Unwelcome(refused) })
+        let asks = refused.kind == RefusalKind::Plain && hello.to == Destination::Gateway as u32;
+        let why = refused.text.clone();
+        arrival.refuse(refused);
+        Err(if asks { Error::Left } else { Error::Unwelcome(why) })
     }
 
     /// Whether the peer would be let in; one whose greeting is still to come is let in by whom it is for.

@@ -159,9 +159,7 @@ async fn greet(stream: Stream, hello: Hello) -> Result<(Reader, Writer, Welcome)
     // A connection that ended already is reported by the read.
     let _ = writer.send(&hello);
     let welcome: Welcome = reader.next().await?.ok_or(Error::Left)?;
-    if !welcome.refused.is_empty() {
-        return Err(Error::Refused(welcome.refused));
-    }
+    let welcome = welcome.accepted().map_err(Error::Refused)?;
     reader.allow(FRAME_MAX);
     Ok((reader, writer, welcome))
 }

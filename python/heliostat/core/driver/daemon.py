@@ -179,7 +179,7 @@ def start(
 ) -> Daemon:
     """Start a daemon, do something meanwhile, and wait until it is ready.
 
-    Raises ``ConnectionError`` with what it said.
+    Raises ``ConnectionError`` with what it said, ``AuthenticationError`` where the cluster refused the token.
     """
     name = session_name()
     reader, writer = os.pipe()
@@ -254,7 +254,10 @@ def _ready(process: subprocess.Popen[bytes], reader: int, output: int) -> NodeAd
     answer = json.loads(said)
     if "error" in answer:
         advice = _ANOTHER_FOLDER if answer["is_of_folder"] else ""
-        raise ConnectionError(f"The node daemon could not start: {answer['error']}{advice}")
+        from heliostat.core.errors import unwelcome
+
+        text = f"The node daemon could not start: {answer['error']}{advice}"
+        raise unwelcome(answer["refusal"], text)
     return NodeAddress.from_json(said)
 
 

@@ -862,6 +862,14 @@ class AuthenticationError(_Said):
     """
 
 
+def unwelcome(kind: str, message: str) -> Exception:
+    """Return the error of a process that a cluster does not let in.
+
+    ``kind`` is the name of a ``RefusalKind`` in `crates/helio-proto/src/hello.rs`.
+    """
+    return AuthenticationError(message) if kind == "token" else ConnectionError(message)
+
+
 class LocalRayletDiedError(RayError):
     """The daemon of this node has ended.
 
