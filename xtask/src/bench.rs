@@ -21,6 +21,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let python = ours.program("python");
     let bench = |script: &str| {
         let mut run = command(&python);
+        // Ray reports its use to a server otherwise, in the middle of what is measured.
         run.env("RAY_USAGE_STATS_ENABLED", "0").arg(script);
         run
     };
@@ -47,6 +48,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         sh::run(bench("bench/floors.py").args(["--seconds", "0.5", "--json", FLOORS]))?;
         page.args(["--floors", FLOORS]);
     }
+    // A page with half of the figures would look as if the others had gone.
     if table.iter().any(|path| !path.exists()) {
         return Err(String::from("a figure is missing: docs/performance.md stays as it was"));
     }

@@ -94,6 +94,7 @@ fn test_python(venv: &Venv, arguments: &[String]) -> Outcome {
     let outcome = sh::run(pytest().args(side_by_side));
     let failed = std::fs::read_to_string(&failures).unwrap_or_default();
     let failed: Vec<&str> = failed.lines().filter_map(|line| line.split('"').nth(1)).collect();
+    // Without a list of failed tests pytest itself failed, which a second run does not mend.
     if outcome.is_ok() || failed.is_empty() || failed.len() > REPEATED_MAX {
         return outcome;
     }

@@ -54,6 +54,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         fuzzer("run", &target, &[path(&found)?, &runs], &BOUNDS)?;
         if options.keep {
             let kept = found.with_extension("kept");
+            // The set of an earlier run would be merged into the new one and never become smaller.
             let _ = std::fs::remove_dir_all(&kept);
             std::fs::create_dir_all(&kept).map_err(|error| format!("{kept:?}: {error}"))?;
             let merge = [path(&kept)?, path(&found)?, "-merge=1", "-use_counters=0"];
@@ -108,6 +109,7 @@ fn pack(folder: &Path, packed: &Path) -> Outcome {
     for entry in entries.flatten() {
         inputs.push(std::fs::read(entry.path()).map_err(|error| error.to_string())?);
     }
+    // The fuzzer names inputs by their hash; in this order a new input changes one line of the file.
     inputs.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
     let text: String = inputs.iter().map(|input| digits(input) + "\n").collect();
     std::fs::write(packed, text).map_err(|error| format!("{packed:?}: {error}"))

@@ -56,6 +56,7 @@ fn install(venv: &Venv, list: &Path, options: &[&str]) -> Outcome {
 /// Puts the packages of another environment last on the path of this one, with what they put there.
 fn borrow(venv: &Venv, packages: &Path) -> Outcome {
     let path = venv.packages()?.join("zz-checkout.pth");
+    // `addsitedir` reads the other folder's .pth files as well, by which editable installs are found.
     std::fs::write(
         &path,
         format!("import site; site.addsitedir({:?})\n", packages.display().to_string()),

@@ -29,6 +29,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let crates = crates(&changed);
     let venv = python::tools()?;
     let mut outcomes = lint(&venv, &changed, &crates);
+    // A fault that a linter names in seconds is not worth the minute of a build.
     all(std::mem::take(&mut outcomes))?;
     let venv = python::tested()?;
     for name in &crates {
@@ -83,7 +84,9 @@ fn changed() -> Outcome<BTreeSet<String>> {
     let base = ["origin/main", "main"]
         .iter()
         .find_map(|branch| git(&["merge-base", "HEAD", branch]).ok())
+        // A source archive, or a clone of one branch, has no `main` to compare with.
         .unwrap_or_else(|| String::from("HEAD"));
+    // Removed files cannot be formatted.
     let differ = git(&["diff", "--name-only", "--diff-filter=d", base.trim()])?;
     let fresh = git(&["ls-files", "--others", "--exclude-standard"])?;
     Ok(differ.lines().chain(fresh.lines()).map(str::to_owned).collect())

@@ -71,6 +71,7 @@ pub(crate) fn extras(arguments: &[String]) -> Outcome {
     if browser.is_none() {
         packages.push("chromium");
     }
+    // All that is missing is named at once, before anything of 11 GB is installed.
     let (Some(browser), true) = (browser, packages.is_empty()) else {
         return Err(format!("not installed: `apt-get install {}`", packages.join(" ")));
     };
@@ -94,6 +95,7 @@ fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let daemons = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
     std::env::split_paths(&path)
+        // Users other than root do not have the folders of daemons on their path.
         .chain(daemons)
         .map(|folder| folder.join(name))
         .find(|file| file.is_file())
@@ -127,6 +129,7 @@ pub(crate) fn with(releases: Releases, arguments: &[String]) -> Outcome {
     if !arguments.is_empty() {
         return sh::run(pytest(&venv).args(arguments));
     }
+    // Both run whatever the first one finds: each run costs an environment of its own.
     let tests = sh::run(pytest(&venv).args(["--dist", "loadfile", "--numprocesses", "auto"]));
     let mut programs = command(&python);
     programs.current_dir(root()).args(["-m", "tests.programs", "--minutes", "5"]);

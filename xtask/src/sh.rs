@@ -48,6 +48,7 @@ pub(crate) fn read(command: &mut Command) -> Outcome<String> {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("`{shown}` failed: {}\n{said}", output.status));
     }
+    // What a program prints becomes a path or a version here; a damaged one would be looked for in vain.
     String::from_utf8(output.stdout).map_err(|error| format!("`{shown}`: {error}"))
 }
 

@@ -59,11 +59,13 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             batch.push(child);
             next += seeds;
         }
+        // The time is looked at between batches only, so that each seed that was begun is told.
         for child in batch {
             let output = child.wait_with_output().map_err(|error| error.to_string())?;
             let text = String::from_utf8_lossy(&output.stdout);
             let seeds = text.lines().filter_map(|line| line.strip_prefix("seed "));
             failed.extend(seeds.map(str::to_owned));
+            // The simulator itself ended; with failed seeds it ends so, too, and they are told below.
             if !output.status.success() && failed.is_empty() {
                 return Err(format!("helio-sim ended with {}:\n{text}", output.status));
             }

@@ -28,6 +28,7 @@ impl Inputs {
     pub(crate) fn files(mut self, files: &[PathBuf]) -> Outcome<Self> {
         for file in files {
             let data = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
+            // The name as well: a file that was renamed is another input.
             file.hash(&mut self.0);
             data.hash(&mut self.0);
         }
@@ -50,6 +51,7 @@ pub(crate) fn step(stamp: &Path, digest: &str, run: impl FnOnce() -> Outcome) ->
         return Ok(());
     }
     let _turn = turn()?;
+    // The other task may have done the step while this one waited for its turn.
     if is(stamp, digest) {
         return Ok(());
     }

@@ -246,10 +246,10 @@ pub(crate) enum History {
 /// The resources and paths that a node offers; for `start` and for the daemon.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct Offer {
-    /// How many CPUs to offer [default: all].
+    /// The number of CPUs to offer [default: all].
     #[arg(long, value_name = "N")]
     pub(crate) num_cpus: Option<f64>,
-    /// How many GPUs to offer [default: all].
+    /// The number of GPUs to offer [default: all].
     #[arg(long, value_name = "N")]
     pub(crate) num_gpus: Option<f64>,
     /// Other resources to offer, as JSON: '{"X": 1}'.
@@ -379,7 +379,7 @@ pub(crate) struct SymmetricRun {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Where the head keeps the cluster's state.
+/// The store in which the head keeps the cluster's state.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct Store {
     /// Keep the cluster's state at redis://HOST:PORT or etcd://HOST:PORT,HOST:PORT, so that another head can go on with
@@ -389,7 +389,7 @@ pub(crate) struct Store {
     /// The user to log in as there [default: $RAY_REDIS_USERNAME].
     #[arg(long, value_name = "NAME")]
     pub(crate) redis_username: Option<String>,
-    /// Their password [default: $RAY_REDIS_PASSWORD].
+    /// The password of that user [default: $RAY_REDIS_PASSWORD].
     #[arg(long, value_name = "PASSWORD")]
     pub(crate) redis_password: Option<String>,
 }
@@ -607,7 +607,7 @@ pub(crate) struct Node {
     /// The interpreter that workers run.
     #[arg(long, value_name = "PATH", env = "HELIOSTAT_PYTHON", default_value = "python3")]
     pub(crate) python: PathBuf,
-    /// Where to write one line of JSON when ready; then the daemon's own output goes to its log files.
+    /// A descriptor to which one line of JSON is written when ready; then the daemon's own output goes to its log files.
     #[arg(long, value_name = "N")]
     pub(crate) ready_fd: Option<i32>,
     /// The cluster ends with the driver that registers as its owner.
@@ -623,7 +623,7 @@ pub(crate) struct Node {
     pub(crate) dashboard: DashboardAddress,
 }
 
-/// How connections between machines are encrypted where the environment does not say.
+/// The encryption of connections between machines, where the environment does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Tls {
     /// Encrypts with certificates that are made from the token.

@@ -9,7 +9,7 @@ use helio_ingress::{Options, ready_line, run as serve};
 use helio_tls::{Key, PublicFiles};
 use serde_json::Value;
 
-/// Where it listens, and what it shows there.
+/// The address at which the ingress listens, and what it shows there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Listening {
     #[arg(long, value_name = "IP")]

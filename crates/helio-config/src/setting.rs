@@ -174,6 +174,7 @@ impl Row {
             .into_iter()
             .filter_map(|variable| environment(&variable).map(|text| (variable, text)))
             .collect();
+        // Scripts unset a variable by an empty text, which must not hide the other name's value.
         let first = set.iter().position(|(_, text)| !text.trim().is_empty()).unwrap_or(0);
         (!set.is_empty()).then(|| set.swap_remove(first))
     }
@@ -182,6 +183,7 @@ impl Row {
     pub fn read(&self, environment: Environment<'_>) -> Result<Value, String> {
         let Some((variable, text)) = self.find(environment) else { return Ok(self.default()) };
         let is_empty = text.trim().is_empty();
+        // For a text an empty one is a value ("none"); a number or a flag has no empty one.
         if is_empty && !matches!(self.shape, Shape::Text { .. }) {
             return Ok(self.default());
         }
@@ -210,6 +212,7 @@ impl Row {
             }
             Shape::Number { min, max, .. } => {
                 let number: f64 = trimmed.parse().ok()?;
+                // `NaN` is in no range, and so refused.
                 (min..=max).contains(&number).then_some(Value::Number(number))
             }
             Shape::Flag { .. } => flag(trimmed).map(Value::Flag),
@@ -232,6 +235,7 @@ impl Row {
             }
             Shape::Number { min, max, .. } => {
                 let text = |number: f64| {
+                    // The widest bound stands for none, which needs no words.
                     if number.abs() == f64::MAX { String::new() } else { number.to_string() }
                 };
                 format!("a number{}{unit}", bounds(&text(min), &text(max)))
@@ -256,6 +260,7 @@ fn flag(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" => Some(true),
         "false" | "no" | "off" => Some(false),
+        // As in C: every number but 0 is true.
         number => number.parse::<i64>().ok().map(|number| number != 0),
     }
 }

@@ -92,7 +92,7 @@ settings! {
     CLUSTER "Clusters and sessions" {
         /// The cluster that `init()` and the commands connect to; "auto" is the one that runs here, "local" a new one.
         ADDRESS = Both "ADDRESS" text("") "host:port, auto or local", ALL;
-        /// How long `symmetric-run` waits for the head, and the head for the other nodes.
+        /// The time for which `symmetric-run` waits for the head, and the head for the other nodes.
         SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT = Ray "SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT" count(30, 1, 86_400) "s", "commands";
         /// The namespace of a driver that names none.
         NAMESPACE = Both "NAMESPACE" text("") "", DRIVER;
@@ -102,31 +102,30 @@ settings! {
         DASHBOARD_ADDRESS = Both "DASHBOARD_ADDRESS" text("http://localhost:8265") "URL", "commands";
         /// 1: where a job and `init()` in it both give a runtime environment, that of `init()` may replace the job's.
         OVERRIDE_JOB_RUNTIME_ENV = Both "OVERRIDE_JOB_RUNTIME_ENV" flag(false) "", DRIVER;
-        /// How long the packages of a runtime environment that could not be installed are not tried again by the
-        /// same job.
+        /// The time for which a job does not try again to install the packages of a runtime environment, once that failed.
         BAD_RUNTIME_ENV_CACHE_TTL_SECONDS = Both "BAD_RUNTIME_ENV_CACHE_TTL_SECONDS" count(600, 0, TIME_MS_MAX) "s", WORKERS;
         /// Headers that `ray job` sends with its requests.
         JOB_HEADERS = Ray "JOB_HEADERS" text("") "JSON object", "commands";
-        /// How long a job that is stopped has between SIGTERM and SIGKILL.
+        /// The time between SIGTERM and SIGKILL for a job that is stopped.
         JOB_STOP_WAIT_TIME_S = Both "JOB_STOP_WAIT_TIME_S" count(JOB_GRACE_S as i64, 0, TIME_MS_MAX) "s", HEAD;
         /// Names under which a browser may reach the head's HTTP server, besides its own address.
         DASHBOARD_NAMES = Own "DASHBOARD_NAMES" text("") "names, separated by commas", HEAD;
         /// 1: though USE_TLS encrypts, the head's HTTP server answers requests of other machines in the clear as well, as
         /// KubeRay's operator sends them for its jobs and services.
         DASHBOARD_PLAIN_HTTP = Own "DASHBOARD_PLAIN_HTTP" flag(false) "", HEAD;
-        /// Where the head posts what happens in the cluster, as events in Ray's form: the collector of KubeRay's history
-        /// server. Unset: nowhere.
+        /// The collector to which the head posts the cluster's events, in Ray's form: that of KubeRay's history server.
+        /// Unset: none.
         EVENTS_EXPORT_ADDRESS = Ray "DASHBOARD_AGGREGATOR_AGENT_EVENTS_EXPORT_ADDR" text("") "http://host:port/path", HEAD;
         /// The kinds of those events; `ALL`. Unset: all but TASK_PROFILE_EVENT.
         EVENTS_EXPORT_TYPES = Ray "DASHBOARD_AGGREGATOR_AGENT_EXPOSABLE_EVENT_TYPES" text("") "names, separated by commas", HEAD;
         /// The same, as releases of Ray before 2.54 and KubeRay's examples name it.
         EVENTS_EXPORT_TYPES_OLD = Ray "DASHBOARD_AGGREGATOR_AGENT_PUBLISHER_HTTP_ENDPOINT_EXPOSABLE_EVENT_TYPES" text("") "names, separated by commas", HEAD;
-        /// Where every node sends its measurements in the form of OpenTelemetry, OTLP over HTTP as JSON; without a path it is
-        /// /v1/metrics there; empty: nowhere.
+        /// The collector to which every node sends its measurements in the form of OpenTelemetry, OTLP over HTTP as JSON;
+        /// without a path it is /v1/metrics there; empty: none.
         OTLP_METRICS = Own "OTLP_METRICS" text("") "http://host:port", DAEMON;
-        /// How often measurements are sent there.
+        /// The time between two sendings of measurements to that collector.
         OTLP_METRICS_EVERY_S = Own "OTLP_METRICS_EVERY_S" count(10, 1, 3600) "s", DAEMON;
-        /// Where a head that serves a dashboard writes the cluster's history: a folder, in which it makes one of the session's
+        /// The place where a head that serves a dashboard writes the cluster's history: a folder, in which it makes one of the session's
         /// name; s3://BUCKET/FOLDER: within the session's folder, and a copy there; empty: within the session's folder
         /// alone; 0: nowhere.
         HISTORY = Own "HISTORY" text("") "folder", HEAD;
@@ -134,11 +133,11 @@ settings! {
         CLUSTER_NAME = Ray "CLUSTER_NAME" text("") "", HEAD;
         /// The kind of machine that the node is, as an autoscaler calls it: its label `ray.io/node-group`.
         NODE_TYPE_NAME = Ray "NODE_TYPE_NAME" text("") "", DAEMON;
-        /// How the machine was bought (such as `spot`): the node's label `ray.io/market-type`.
+        /// The node's label `ray.io/market-type`: how the machine was bought, such as `spot`.
         NODE_MARKET_TYPE = Ray "NODE_MARKET_TYPE" text("") "", DAEMON;
-        /// Where the machine is: the node's label `ray.io/availability-region`.
+        /// The node's label `ray.io/availability-region`: the region of the machine.
         NODE_REGION = Ray "NODE_REGION" text("") "", DAEMON;
-        /// Where the machine is: the node's label `ray.io/availability-zone`.
+        /// The node's label `ray.io/availability-zone`: the zone of the machine.
         NODE_ZONE = Ray "NODE_ZONE" text("") "", DAEMON;
         /// The folder in which the folder of sessions, `ray`, is made.
         TMPDIR = Both "TMPDIR" text("/tmp") "folder", ALL;
@@ -162,7 +161,7 @@ settings! {
         OVERRIDE_RESOURCES = Both "OVERRIDE_RESOURCES" text("") "JSON object", DAEMON;
         /// Labels of the node, which replace its own of the same key.
         OVERRIDE_LABELS = Both "OVERRIDE_LABELS" text("") "JSON object", "driver, node daemon";
-        /// Where the head keeps the cluster's state, so that another head can go on with it: `redis://HOST:PORT` or
+        /// The store in which the head keeps the cluster's state, so that another head can go on with it: `redis://HOST:PORT` or
         /// `etcd://HOST:PORT,HOST:PORT`, encrypted with `rediss://` and `etcds://`; wins over REDIS_ADDRESS. None: a file
         /// of the session.
         CONTROL_STORE = Own "CONTROL_STORE" text("") "URL", HEAD;
@@ -172,7 +171,7 @@ settings! {
         CONTROL_STORE_CLIENT_CERT = Own "CONTROL_STORE_CLIENT_CERT" text("") "PEM file", HEAD;
         /// The private key of that certificate.
         CONTROL_STORE_CLIENT_KEY = Own "CONTROL_STORE_CLIENT_KEY" text("") "PEM file", HEAD;
-        /// How long a head that is silent keeps the state in a store from other heads.
+        /// The time for which a silent head keeps the state in a store from other heads.
         CONTROL_LEASE_MS = Own "CONTROL_LEASE_MS" count(5_000, 300, 600_000) "ms", HEAD;
         /// The Redis in which the head keeps the cluster's state: host:port, or a URL.
         REDIS_ADDRESS = Ray "REDIS_ADDRESS" text("") "host:port", HEAD;
@@ -188,7 +187,7 @@ settings! {
         REDIS_CLIENT_KEY = Ray "REDIS_CLIENT_KEY" text("") "PEM file", HEAD;
         /// The part of a store that this cluster uses: clusters of several namespaces do not see each other.
         EXTERNAL_STORAGE_NAMESPACE = Ray "external_storage_namespace" text("default") "", HEAD;
-        /// How long `start --address` waits for a head that cannot be reached yet.
+        /// The time for which `start --address` waits for a head that cannot be reached yet.
         JOIN_WAIT_S = Own "JOIN_WAIT_S" count(300, 0, 1_000_000_000) "s", "commands";
         /// Folders of ended sessions that are kept for their logs; 0: all.
         SESSIONS_KEPT_MAX = Own "SESSIONS_KEPT_MAX" count(20, 0, 1_000_000) "sessions", DAEMON;
@@ -204,7 +203,7 @@ settings! {
         CLOUD_INSTANCE_ID = Ray "CLOUD_INSTANCE_ID" text("") "", ALL;
     }
     LIVENESS "Liveness of nodes" {
-        /// How often a node reports to the control service; the head's value counts for all nodes.
+        /// The time between two reports of a node to the control service; the head's value counts for all nodes.
         HEALTH_CHECK_PERIOD_MS = Knob "health_check_period_ms" count(HEARTBEAT_MS as i64, 1, TIME_MS_MAX) "ms", HEAD;
         /// A node that misses so many reports in a row is declared dead.
         HEALTH_CHECK_FAILURE_THRESHOLD = Knob "health_check_failure_threshold" count(HEARTBEATS_MISSED_MAX as i64, 1, 1_000_000) "reports", HEAD;
@@ -212,10 +211,10 @@ settings! {
         HEALTH_CHECK_TIMEOUT_MS = Knob "health_check_timeout_ms" count(0, 0, TIME_MS_MAX) "ms", HEAD;
         /// Added to the time after which a node that has just joined is declared dead.
         HEALTH_CHECK_INITIAL_DELAY_MS = Knob "health_check_initial_delay_ms" count(0, 0, TIME_MS_MAX) "ms", HEAD;
-        /// How long a node goes on without a control service before it gives up its workers; the head waits as long, and
+        /// The time for which a node goes on without a control service before it gives up its workers; the head waits as long, and
         /// a little longer, for a node that only it misses.
         GCS_RPC_SERVER_RECONNECT_TIMEOUT_S = Knob "gcs_rpc_server_reconnect_timeout_s" count((HEADLESS_MS_MAX / 1000) as i64, 1, TIME_MS_MAX) "s", "control service, node daemon";
-        /// How long the head keeps the session of a driver outside the cluster (`ray://`) whose connection broke.
+        /// The time for which the head keeps the session of a driver outside the cluster (`ray://`) whose connection broke.
         CLIENT_RECONNECT_GRACE_PERIOD = Both "CLIENT_RECONNECT_GRACE_PERIOD" count(1800, 0, 1_000_000) "s", "head";
         /// The time in which SIGTERM drains the node of a machine that may be taken away; three quarters of it are for
         /// what runs there. 0: the daemon ends at once.
@@ -224,7 +223,7 @@ settings! {
     MEMORY "Memory, object store and disk" {
         /// The part of the machine's memory beyond which the memory monitor ends a worker.
         MEMORY_USAGE_THRESHOLD = Knob "memory_usage_threshold" number(0.95, 0.0, 1.0) "part of the memory", DAEMON;
-        /// How often the memory monitor looks; 0: never.
+        /// The time between two looks of the memory monitor; 0: it never looks.
         MEMORY_MONITOR_REFRESH_MS = Knob "memory_monitor_refresh_ms" count(250, 0, TIME_MS_MAX) "ms", DAEMON;
         /// 1: no memory monitor.
         DISABLE_MEMORY_MONITOR = Both "DISABLE_MEMORY_MONITOR" flag(false) "", DAEMON;
@@ -236,20 +235,20 @@ settings! {
         DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES = Both "DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES" count(200_000_000_000, 0, i64::MAX) "bytes", DAEMON;
         /// The part of the object store that arguments of running tasks may take; 0: all of it.
         MAX_TASK_ARGS_MEMORY_FRACTION = Knob "max_task_args_memory_fraction" number(0.7, 0.0, 1.0) "part of the object store", DAEMON;
-        /// Where objects are spilled: `{"type": "filesystem", "params": {"directory_path": …}}`.
+        /// The folder for spilled objects: `{"type": "filesystem", "params": {"directory_path": …}}`.
         OBJECT_SPILLING_CONFIG = Knob "object_spilling_config" text("") "JSON object", DRIVER;
-        /// How many objects are written to disk at a time.
+        /// The number of objects that are written to disk at a time.
         MAX_IO_WORKERS = Knob "max_io_workers" count(4, 1, 10_000) "objects", DAEMON;
-        /// How long an object waits for room while store and disk are full and no task ends, before its writer or
+        /// The time for which an object waits for room while store and disk are full and no task ends, before its writer or
         /// reader gets ObjectStoreFullError or OutOfDiskError.
         OOM_GRACE_PERIOD_S = Knob "oom_grace_period_s" number(5.0, 0.0, 1e6) "s", DAEMON;
-        /// How full the disk may become with spilled objects.
+        /// The part of the disk that may be full before no more objects are spilled.
         LOCAL_FS_CAPACITY_THRESHOLD = Knob "local_fs_capacity_threshold" number(0.95, 0.0, 1.0) "part of the disk", DAEMON;
     }
     CALLS "Calls and references" {
-        /// How often a task is tried again whose worker died, where `max_retries` is not given; -1: without end.
+        /// The number of retries of a task whose worker died, where `max_retries` is not given; -1: without end.
         TASK_MAX_RETRIES = Both "TASK_MAX_RETRIES" whole(3, -1, i64::MAX) "retries", DRIVER;
-        /// How much memory a process spends on remembering finished calls, to repeat them for lost objects.
+        /// The memory in which a process remembers finished calls, to repeat them for lost objects.
         MAX_LINEAGE_BYTES = Knob "max_lineage_bytes" count(LINEAGE_BYTES_MAX as i64, 0, i64::MAX) "bytes", PROCESS;
         /// 1: errors name the line that made a lost object; each reference costs a look at the stack.
         RECORD_REF_CREATION_SITES = Knob "record_ref_creation_sites" flag(false) "", PROCESS;
@@ -257,14 +256,14 @@ settings! {
         ALLOW_OUT_OF_BAND_OBJECT_REF_SERIALIZATION = Knob "allow_out_of_band_object_ref_serialization" flag(true) "", PROCESS;
         /// The size beyond which a pickled function is refused.
         FUNCTION_SIZE_ERROR_THRESHOLD = Exact "FUNCTION_SIZE_ERROR_THRESHOLD" count(100_000_000, 1, i64::MAX) "bytes", DRIVER;
-        /// How much worker processes yield to others for the CPU, 0 to 19, as `nice` counts it; also in `env_vars` of
+        /// The niceness of worker processes, 0 to 19: a higher one leaves more of the CPU to others. Also in `env_vars` of
         /// a runtime environment.
         WORKER_NICENESS = Knob "worker_niceness" whole(0, 0, 19) "", PROCESS;
         /// Modules that workers import before their first call.
         PRELOAD_PYTHON_MODULES = Knob "preload_python_modules" text("") "names, separated by commas", DRIVER;
         /// 0: no warning when a coroutine of an actor calls the blocking `get` or `wait`.
         WARN_BLOCKING_GET_INSIDE_ASYNC = Both "WARN_BLOCKING_GET_INSIDE_ASYNC" flag(true) "", "workers";
-        /// How long a worker that ends by itself may take for what user code does then: `__ray_shutdown__`, `__del__`,
+        /// The time that a worker which ends by itself has for what user code does then: `__ray_shutdown__`, `__del__`,
         /// handlers of `atexit`, ends of child processes.
         ACTOR_GRACEFUL_SHUTDOWN_TIMEOUT_MS = Knob "actor_graceful_shutdown_timeout_ms" count(30_000, 0, TIME_MS_MAX) "ms", "workers";
         /// The effect of `breakpoint()` in a worker: 1 waits for a client of debugpy, such as VS Code; legacy, for `ray
@@ -272,13 +271,13 @@ settings! {
         DEBUG = Both "DEBUG" choice("1", &["0", "1", "legacy"]) "", "workers";
         /// 1: a worker also waits for a debugger when a call ends with an error.
         DEBUG_POST_MORTEM = Both "DEBUG_POST_MORTEM" flag(false) "", "workers";
-        /// Where a worker that waits for a debugger listens. Who reaches it can run any code in the worker.
+        /// The address at which a worker that waits for a debugger listens. Who reaches it can run any code in the worker.
         DEBUGGER_HOST = Both "DEBUGGER_HOST" text("127.0.0.1") "address", "workers";
     }
     ENVIRONMENTS "Runtime environments" {
         /// The largest working directory that is taken; 0: there is no limit.
         MAX_GRPC_MESSAGE_SIZE = Both "max_grpc_message_size" count(0, 0, i64::MAX) "bytes", DRIVER;
-        /// How much code, as packages, a node keeps beyond what was used in the last ten minutes.
+        /// The size of code packages that a node keeps beyond those that were used in the last ten minutes.
         RUNTIME_ENV_WORKING_DIR_CACHE_SIZE_GB = Both "RUNTIME_ENV_WORKING_DIR_CACHE_SIZE_GB" count(10, 0, 1 << 20) "GiB", "drivers and workers";
         /// Names that are left out of every copied working directory; empty: none.
         OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES = Both "OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES" text(".git,.venv,venv,__pycache__") "names, separated by commas", DRIVER;
@@ -298,7 +297,7 @@ settings! {
         /// The size beyond which such a log, or the file with what a worker prints, is set aside and a new one begun;
         /// 0: never.
         ROTATION_MAX_BYTES = Both "ROTATION_MAX_BYTES" count(100 * MIB, 0, i64::MAX) "bytes", LOGGERS;
-        /// How many of those that were set aside are kept of a process; beyond, the oldest is removed.
+        /// The number of set-aside files that are kept of a process; beyond, the oldest is removed.
         ROTATION_BACKUP_COUNT = Both "ROTATION_BACKUP_COUNT" count(5, 0, 1_000) "files", LOGGERS;
         /// The limit of the files with the output of all workers of a node together; beyond, the oldest are removed
         /// that were set aside or whose worker has ended. 0: any.
@@ -319,7 +318,7 @@ settings! {
         COLOR_PREFIX = Both "COLOR_PREFIX" choice("auto", &["auto", "1", "0"]) "", DRIVER;
         /// 0: lines that many workers print alike are not folded into one.
         DEDUP_LOGS = Both "DEDUP_LOGS" flag(true) "", DRIVER;
-        /// How long lines are gathered to be folded.
+        /// The time for which lines are gathered to be folded.
         DEDUP_LOGS_AGG_WINDOW_S = Both "DEDUP_LOGS_AGG_WINDOW_S" number(5.0, 0.0, f64::MAX) "s", DRIVER;
         /// Lines that match are never folded.
         DEDUP_LOGS_ALLOW_REGEX = Both "DEDUP_LOGS_ALLOW_REGEX" text("") "regular expression", DRIVER;
@@ -331,7 +330,7 @@ settings! {
     DEVICES "Accelerators" {
         /// 1: a call without accelerators sees none; otherwise it sees those that the node sees.
         ACCEL_ENV_VAR_OVERRIDE_ON_ZERO = Ray "ACCEL_ENV_VAR_OVERRIDE_ON_ZERO" flag(false) "", "workers";
-        /// How many devices of the resource TPU one chip has.
+        /// The number of devices of the resource TPU that one chip has.
         TPU_RESOURCE_PER_CHIP = Ray "TPU_RESOURCE_PER_CHIP" count(1, 1, 1_000) "devices", "workers";
     }
     SERVE "Serve" {
@@ -347,7 +346,7 @@ settings! {
         DATA_DEFAULT_MIN_PARALLELISM = Both "DATA_DEFAULT_MIN_PARALLELISM" whole(200, -1, 1_000_000_000) "blocks", DRIVER;
         /// An execution without any progress for so long fails; 0 or less: never.
         DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S = Both "DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S" number(1800.0, f64::MIN, f64::MAX) "s", DRIVER;
-        /// How long an execution waits for the first actors of its pools before anything else runs; 0 or less: not at all.
+        /// The time for which an execution waits for the first actors of its pools before anything else runs; 0 or less: none.
         DATA_DEFAULT_WAIT_FOR_MIN_ACTORS_S = Both "DATA_DEFAULT_WAIT_FOR_MIN_ACTORS_S" number(-1.0, f64::MIN, f64::MAX) "s", DRIVER;
         /// 1: no progress bars.
         DATA_DISABLE_PROGRESS_BARS = Both "DATA_DISABLE_PROGRESS_BARS" flag(false) "", DRIVER;
@@ -363,19 +362,19 @@ settings! {
         DATA_WEBDATASET_ALLOW_UNSAFE_DESERIALIZATION = Both "DATA_WEBDATASET_ALLOW_UNSAFE_DESERIALIZATION" flag(false) "", "driver, workers";
     }
     TRAINING "Training and tuning" {
-        /// How long a `report` or a collective call waits for a rank that never joins it.
+        /// The time for which a `report` or a collective call waits for a rank that never joins it.
         TRAIN_COLLECTIVE_TIMEOUT_S = Both "TRAIN_COLLECTIVE_TIMEOUT_S" number(1800.0, 0.0, f64::MAX) "s", TRAIN;
-        /// How often the missing ranks are named meanwhile, with their stacks.
+        /// The time between two warnings that name the missing ranks meanwhile, with their stacks.
         TRAIN_COLLECTIVE_WARN_INTERVAL_S = Both "TRAIN_COLLECTIVE_WARN_INTERVAL_S" number(60.0, 0.0, f64::MAX) "s", TRAIN;
-        /// How long ranks wait at a report for ranks that have never reported, before the run looks for a deadlock.
+        /// The time for which ranks wait at a report for ranks that have never reported, before the run looks for a deadlock.
         TRAIN_SOLO_REPORT_S = Own "TRAIN_SOLO_REPORT_S" number(3.0, 0.0, f64::MAX) "s", TRAIN;
-        /// How long a worker group may take to get its resources and to start.
+        /// The time that a worker group may take to get its resources and to start.
         TRAIN_WORKER_GROUP_START_TIMEOUT_S = Both "TRAIN_WORKER_GROUP_START_TIMEOUT_S" number(60.0, 0.0, f64::MAX) "s", TRAIN;
         /// A worker that has shown no sign of life for so long counts as dead.
         TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S = Both "TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S" number(600.0, 0.0, f64::MAX) "s", TRAIN;
-        /// How often each worker shows that it lives.
+        /// The time between two signs of life of a worker.
         TRAIN_HEALTH_CHECK_INTERVAL_S = Both "TRAIN_HEALTH_CHECK_INTERVAL_S" number(2.0, 0.0, f64::MAX) "s", TRAIN;
-        /// How long surviving workers may take to leave the training function after another one failed.
+        /// The time that surviving workers may take to leave the training function after another one failed.
         TRAIN_UNWIND_S = Own "TRAIN_UNWIND_S" number(2.0, 0.0, f64::MAX) "s", TRAIN;
         /// 0: a worker that left the training function cleanly is not used again.
         TRAIN_REUSE_WORKERS = Own "TRAIN_REUSE_WORKERS" flag(true) "", TRAIN;
@@ -385,7 +384,7 @@ settings! {
         TRAIN_FSYNC = Own "TRAIN_FSYNC" flag(false) "", TRAIN;
         /// 0: the step times of the ranks are not taken.
         TRAIN_STEP_TIMES = Own "TRAIN_STEP_TIMES" flag(true) "", TRAIN;
-        /// How a run is shown in the terminal.
+        /// The form in which a run is shown in the terminal.
         TRAIN_VIEW = Own "TRAIN_VIEW" choice("auto", &["auto", "live", "lines", "off"]) "", TRAIN;
         /// 0: no page of the run is written.
         TRAIN_HTML = Own "TRAIN_HTML" flag(true) "", TRAIN;

@@ -40,7 +40,7 @@ pub(crate) enum State {
     Starting { node_id: NodeId },
     /// The actor's process takes calls at this address.
     Alive { address: WorkerAddress, pid: u32 },
-    /// This service started again and waits for the nodes to tell which of them has the actor.
+    /// The control service started again and waits for the nodes to tell which of them has the actor.
     Recovering,
     /// The actor has ended and is not restarted.
     Dead,

@@ -1,4 +1,4 @@
-//! How much the control service holds for others; for tests and the simulator.
+//! Counts of what the control service holds for others; for tests and the simulator.
 
 /// Counts of the things that the control service holds for others. All zero when nobody uses the cluster.
 #[derive(Debug, Default, PartialEq, Eq)]

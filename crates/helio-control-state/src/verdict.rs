@@ -52,7 +52,7 @@ pub(crate) struct Verdicts {
     pub(crate) dead: Vec<(NodeId, String)>,
     /// The questions to ask: the node to ask, and the silent one.
     pub(crate) questions: Vec<(NodeId, NodeId)>,
-    /// This head misses most nodes and suspects itself; set when that changed since the last look.
+    /// Whether the head misses most nodes and suspects itself; set when that changed since the last look.
     pub(crate) doubt: Option<bool>,
 }
 

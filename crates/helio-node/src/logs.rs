@@ -48,7 +48,7 @@ const BAR_EVERY: Duration = Duration::from_secs(10);
 /// A line without an end is shown when nothing more has come for so long.
 const REST: Duration = Duration::from_millis(500);
 
-/// One of the output streams of a worker.
+/// An output stream of a worker.
 #[derive(Debug)]
 pub(crate) struct Stream {
     is_stderr: bool,

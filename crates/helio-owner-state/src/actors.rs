@@ -30,7 +30,7 @@ use crate::value::Stored;
 /// that were sent to it are given up.
 const BROKEN_WAIT_US: u64 = 5_000_000;
 
-/// One actor as its callers in this process see it: its phase, its place, and the calls not sent yet.
+/// An actor as its callers in this process see it: its phase, its place, and the calls not sent yet.
 #[derive(Debug, Default)]
 pub struct Actor {
     phase: ActorPhase,
@@ -67,7 +67,7 @@ pub struct Actor {
     /// The constructor's arguments, held as long as it may be restarted.
     held: Vec<ObjectId>,
     handle: Option<ObjectId>,
-    /// This process created the actor and answers for it until it is dead.
+    /// Whether this process created the actor and answers for it until it is dead.
     is_ours: bool,
     /// The actor was seen alive.
     has_lived: bool,
@@ -198,7 +198,7 @@ pub(crate) enum Turn {
     Nothing,
     /// The actor takes calls; whether in another process than before.
     Alive { again: bool },
-    /// Its process ended and is made anew; whether it never came to the end of its constructor.
+    /// The actor's process ended and is made anew; whether it never came to the end of its constructor.
     Restarting { is_new: bool },
     /// The actor is dead.
     Dead,

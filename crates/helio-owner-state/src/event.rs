@@ -35,12 +35,12 @@ pub enum Event {
         /// The value of the object.
         value: OutgoingValue,
     },
-    /// This process made one more handle of the object.
+    /// The process made one more handle of the object.
     AddRef {
         /// The object that gains a handle.
         id: ObjectId,
     },
-    /// This process dropped one handle of the object.
+    /// The process dropped one handle of the object.
     DropRef {
         /// The object that loses a handle.
         id: ObjectId,

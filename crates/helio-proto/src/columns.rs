@@ -87,6 +87,8 @@ impl Written {
         match form {
             NUMBER => {
                 let value = decode_varint(from)?;
+                // Times and numbers of rows that follow one another differ little, and small numbers take a byte.
+                // Wrapping, so that any two numbers have a difference.
                 let more = value.wrapping_sub(self.before) as i64;
                 // Zigzag, as Protobuf writes signed numbers: a small step back is as short as one forward.
                 encode_varint((more << 1 ^ more >> 63) as u64, &mut self.values);
@@ -109,6 +111,7 @@ impl Written {
             Err(hash) => hash,
         };
         encode_varint(0, &mut self.values);
+        // Ids of one job end alike and begin differently, so the ends are compared.
         let pairs = text.iter().rev().zip(self.known.last().iter().rev());
         let shared = pairs.take_while(|(one, other)| one == other).count();
         encode_varint(text.len() as u64, &mut self.lengths);
@@ -154,6 +157,7 @@ pub fn pack<'a, M: Wire + 'a>(
         while !rest.is_empty() {
             let key = decode_varint(&mut rest)?;
             encode_varint(key, &mut shape);
+            // The lowest three bits of a key are the form of the value.
             columns.entry(key).or_default().add(key & 7, &mut rest)?;
         }
         let next = shapes.len() as u64;

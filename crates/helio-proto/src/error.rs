@@ -86,6 +86,7 @@ impl SystemError {
     pub fn from_payload(bytes: &[u8]) -> Option<Self> {
         let (&first, rest) = bytes.split_first()?;
         (first == TAG).then(|| {
+            // A reader that raised nothing would take the object for a value: an unreadable error is an error still.
             crate::decode(rest).unwrap_or_else(|_| Self::new(ErrorKind::System, "unreadable error"))
         })
     }
@@ -145,6 +146,7 @@ pub fn was_told(bytes: &[u8]) -> Option<(&str, &[u8])> {
 #[must_use]
 pub fn line(bytes: &[u8]) -> String {
     let mut inner = bytes;
+    // An error that went through several calls has a name for each of them around it.
     while let Some((_, next)) = came_through(inner) {
         inner = next;
     }

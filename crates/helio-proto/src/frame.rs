@@ -28,6 +28,7 @@ pub struct TooLong {
 /// Appends a frame; `body` writes its bytes.
 pub fn put(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
+    // The length is known once the body is written; measuring the body first would walk it twice.
     out.extend_from_slice(&[0; 4]);
     body(out);
     assert!(out.len() >= start + 4, "a body would have taken away what was written before it");
@@ -48,6 +49,7 @@ pub fn put(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
 pub fn split(bytes: &[u8], max: usize) -> Result<Option<(usize, usize)>, TooLong> {
     let Some(header) = bytes.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*header) as usize;
+    // Refused before the body is there: a buffer that grew towards a false length would be the sender's to fill.
     if length > max {
         return Err(TooLong { length, max });
     }

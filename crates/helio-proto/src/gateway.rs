@@ -84,6 +84,7 @@ impl Message {
     /// Whether it counts among those that are confirmed and, after a break, sent again.
     #[must_use]
     pub fn is_numbered(&self) -> bool {
+        // An Ack with a number would have to be confirmed by another one, without end.
         !matches!(self, Self::Ack(_) | Self::Ping(_) | Self::Leave(_) | Self::Unknown)
     }
 

@@ -68,6 +68,7 @@ impl Batch {
         let rows = columns::unpack(&std::mem::take(&mut self.rows), bytes_max)?;
         let counts = std::mem::take(&mut self.row_counts);
         let told = counts.iter().map(|count| *count as usize).sum::<usize>();
+        // Rows of a damaged batch would go to the wrong answers, and nothing after that would notice.
         if (counts.len(), told) != (self.calls.len(), rows.len()) {
             let (answers, rows) = (self.calls.len(), rows.len());
             return Err(wrong(format!(

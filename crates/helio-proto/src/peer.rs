@@ -330,6 +330,7 @@ pub fn get_reference(reader: &mut Reader<'_>) -> Result<Reference, Malformed> {
     Ok(Reference { id: ObjectId(reader.array()?), owner: get_worker(reader)? })
 }
 
+// The ids of object, worker and node, the port, and an empty host.
 const REFERENCE_LEAST: usize = 28 + 28 + 28 + 4 + 4;
 
 fn put_node(out: &mut Vec<u8>, address: &NodeAddress) {

@@ -85,6 +85,7 @@ impl<'a> Reader<'a> {
     /// memory than the frame itself took.
     pub fn count(&mut self, least: usize) -> Result<usize, Malformed> {
         let n = self.u32()? as usize;
+        // Things of no bytes could be counted without end; each counts for one.
         if n.saturating_mul(least.max(1)) > self.rest.len() { Err(Malformed) } else { Ok(n) }
     }
 }

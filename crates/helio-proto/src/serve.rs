@@ -77,6 +77,7 @@ pub struct Frame<'a> {
 pub fn split(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
     let Some((length, rest)) = bytes.split_first_chunk::<PREFIX>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;
+    // Nobody knows where the next frame begins after a false length, so this ends the connection.
     if !(HEADER..=FRAME_MAX).contains(&length) {
         return Err(Malformed);
     }
@@ -92,6 +93,7 @@ pub fn split(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
 /// As [`split`].
 pub fn take(buffer: &mut BytesMut) -> Result<Option<(u8, u32, Bytes)>, Malformed> {
     let Some((Frame { kind, id, .. }, length)) = split(buffer)? else { return Ok(None) };
+    // The body keeps the memory that was read into: pieces go on to the client without a copy.
     let mut frame = buffer.split_to(length).freeze();
     frame.advance(PREFIX + HEADER);
     Ok(Some((kind, id, frame)))
@@ -132,6 +134,7 @@ pub fn request(
     body: &[u8],
 ) {
     let Request { method, path, query, root, client, server, .. } = *request;
+    // The length stands first, and an `out` that is a chain of buffers cannot be corrected afterwards.
     let mut length = HEADER + 1 + 1 + 1 + 2 + 2 + body.len();
     for part in [method, path, query, root, client.0, server.0] {
         length += 4 + part.len();
@@ -236,6 +239,8 @@ pub struct Headers<'a> {
 
 impl<'a> Headers<'a> {
     fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        // A name and a value have a length each. All are walked here, so that a cut header is refused before any is
+        // used.
         let count = reader.count(8)?;
         let bytes = reader.rest();
         for _ in 0..2 * count {

@@ -23,12 +23,16 @@ impl Tally {
     /// Counts calls of that name.
     pub fn add(&mut self, name: &str, actor_id: ActorId, phase: TaskPhase, count: u64) {
         self.sum += count;
+        // Looked up by the borrowed name first: nearly every call is of a known kind, and an entry would copy the
+        // name.
         if let Some(known) = self.counts.get_mut(&(actor_id, phase))
             && let Some(known) = known.get_mut(name)
         {
             *known += count;
             return;
         }
+        // Programs may name each call anew; what is beyond the bound is counted under no name, so that sums stay
+        // right.
         let is_full = self.kinds >= KINDS_MAX;
         let (name, actor_id) = if is_full { ("", ActorId::NIL) } else { (name, actor_id) };
         self.kinds += usize::from(!is_full);

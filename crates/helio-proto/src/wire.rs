@@ -21,6 +21,8 @@ impl<T: prost::Message + Default> Wire for T {}
 /// The bytes of a message.
 #[must_use]
 pub fn encode<M: Wire>(message: &M) -> Vec<u8> {
+    // The length of a nested message is written before it, from `len`: a `len` that disagrees with `write` would
+    // shift all that follows, and the reader would find other fields.
     let length = message.encoded_len();
     let mut bytes = Vec::with_capacity(length);
     message.encode_raw(&mut bytes);
@@ -118,6 +120,7 @@ macro_rules! id_field {
     ($($name:ty)*) => {$(
         impl Field for $name {
             fn write(&self, tag: u32, buf: &mut impl BufMut) {
+                // A nil id is the default and takes no bytes, as a zero.
                 if !self.is_nil() {
                     encoding::encode_key(tag, WireType::LengthDelimited, buf);
                     encoding::encode_varint(self.0.len() as u64, buf);
@@ -157,6 +160,7 @@ macro_rules! repeated {
                 buf: &mut impl Buf,
                 ctx: DecodeContext,
             ) -> Result<(), DecodeError> {
+                // Protobuf gives each element of a list a field of its own.
                 let mut item = <$type>::default();
                 item.merge(wire, buf, ctx)?;
                 self.push(item);

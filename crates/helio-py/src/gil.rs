@@ -136,7 +136,7 @@ pub(crate) fn _process_ends(last: bool) {
     END.store(if last { HERE } else { NEAR }, Ordering::Release);
 }
 
-/// How often each named site took the GIL; `io` counts threads that are not Python's.
+/// The number of times that each named site took the GIL; `io` counts threads that are not Python's.
 #[pyfunction]
 pub(crate) fn gil_counts() -> HashMap<&'static str, u64> {
     let taken = |site: GilSite| TAKEN[site as usize].load(Ordering::Relaxed);

@@ -55,7 +55,7 @@ pub struct BundleId {
     pub bundle_index: u64,
 }
 
-/// How long a placement group took.
+/// The time that a placement group took.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(ts_rs::TS))]
 #[expect(missing_docs, reason = "they are Ray's fields of these names")]

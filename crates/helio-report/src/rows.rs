@@ -31,6 +31,7 @@ pub fn objects(answers: &[Answer]) -> impl Iterator<Item = Row> + '_ {
     let rows =
         answers.iter().flat_map(|answer| answer.objects.iter().map(move |one| (answer, one)));
     rows.map(|(answer, object)| {
+        // Several may hold at once, and Ray has one type a reference.
         let reference = if object.is_handle {
             "ACTOR_HANDLE"
         } else if object.is_pinned {
@@ -54,6 +55,7 @@ pub fn objects(answers: &[Answer]) -> impl Iterator<Item = Row> + '_ {
             "object_id": object.object_id.hex(),
             "object_size": object.size,
             "task_status": status,
+            // Ray counts the attempts of an object from one, and those of a task from zero.
             "attempt_number": object.attempt + 1,
             "reference_type": reference,
             "call_site": if object.call_site.is_empty() { "disabled" } else { &object.call_site },
@@ -106,6 +108,7 @@ pub fn environments(answers: &[Answer], submissions: &[KvPair]) -> Vec<Row> {
         }
         for told in &daemon.environments {
             let env = of_user(&told.runtime_env);
+            // Workers without an environment run in that of the node, which nobody made.
             if env.as_object().is_none_or(Map::is_empty) {
                 continue;
             }
@@ -131,6 +134,7 @@ fn add_entry_points(rows: &mut Vec<Row>, submissions: &[KvPair]) {
     let of_workers = rows.len();
     let jobs = submissions.iter().filter_map(|pair| serde_json::from_slice(&pair.value).ok());
     let mut jobs: Vec<Value> = jobs.collect();
+    // The row of an environment is told by its last job, so jobs are taken in order of time.
     jobs.sort_by_key(|job| job["start_time"].as_u64());
     for job in jobs {
         let env = of_user(&job["runtime_env"].to_string());
@@ -167,6 +171,7 @@ fn add_entry_points(rows: &mut Vec<Row>, submissions: &[KvPair]) {
 fn of_user(env: &str) -> Value {
     let mut env: Value = serde_json::from_str(env).unwrap_or_default();
     if let Some(fields) = env.as_object_mut() {
+        // `init` puts the format of records there for workers.
         fields.remove("_logging");
         if let Some(variables) = fields.get_mut("env_vars").and_then(Value::as_object_mut) {
             variables.retain(|name, _| name != WORKER_SETUP);

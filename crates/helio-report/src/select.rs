@@ -22,6 +22,7 @@ impl Filter {
     /// # Errors
     /// A sentence for the user.
     pub fn parse(text: &str) -> Result<Self, String> {
+        // `!=` first: it contains the other sign.
         let (column, value, is_equal) = match (text.split_once("!="), text.split_once('=')) {
             (Some((column, value)), _) => (column, value, false),
             (None, Some((column, value))) => (column, value, true),

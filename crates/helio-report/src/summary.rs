@@ -10,7 +10,7 @@ use crate::select::shown;
 /// The number of rows with each value of a column.
 pub type Counts = BTreeMap<String, u64>;
 
-/// How many calls of each function are in which state, by Ray's names.
+/// The number of calls of each function in each state, by Ray's names.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(ts_rs::TS))]
 #[expect(missing_docs, reason = "they are Ray's fields of these names")]
@@ -33,7 +33,7 @@ pub struct FunctionCounts {
     pub state_counts: Counts,
 }
 
-/// How many actors of each class are in which state, by Ray's names.
+/// The number of actors of each class in each state, by Ray's names.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(ts_rs::TS))]
 #[expect(missing_docs, reason = "they are Ray's fields of these names")]
@@ -122,6 +122,7 @@ pub fn tasks(rows: &[Row], more: &[More]) -> TaskSummary {
     let mut kinds = Counts::new();
     let mut add = |name: String, kind: String, state: String, count: u64| {
         *kinds.entry(kind.clone()).or_default() += count;
+        // The kind of a function is that of its first call: Ray has one kind a name.
         let function = functions.entry(name).or_insert_with(|| (kind, Counts::new()));
         *function.1.entry(state).or_default() += count;
     };
@@ -184,8 +185,10 @@ pub fn objects(rows: &[Row], total: u64) -> ObjectSummary {
     let known = rows.len() as u64;
     ObjectSummary {
         summary: groups(rows, "call_site").into_iter().map(of_place).collect(),
+        // A reference may be made between the count and the rows.
         total_objects: total.max(known),
         total_size_mb: mb(&rows.iter().collect::<Vec<_>>()),
+        // Each process decides for itself whether it records places; one that does is enough to look at them.
         callsite_enabled: rows.iter().any(|row| field(row, "call_site") != "disabled"),
         summary_by: "callsite",
         note: (total > known)

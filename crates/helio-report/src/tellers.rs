@@ -44,6 +44,7 @@ impl<'a> Tellers<'a> {
                 let rank = Self::rank(answer, task);
                 let known = all.best.entry((task.task_id, task.attempt)).or_insert(rank);
                 *known = rank.max(*known);
+                // The maker knows the job, the parent and the time, whoever has seen the end.
                 if !task.is_hearsay {
                     all.makers.insert(task.task_id, (answer, task));
                 }

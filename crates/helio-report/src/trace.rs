@@ -21,6 +21,7 @@ pub fn chrome(tasks: &[Row], nodes: &[Row], now_us: u64) -> Vec<Value> {
     let mut events = Vec::new();
     for row in tasks {
         let start = row.get("start_us").and_then(Value::as_u64).unwrap_or(0);
+        // A call that has not begun has no bar.
         if start == 0 {
             continue;
         }
@@ -31,6 +32,7 @@ pub fn chrome(tasks: &[Row], nodes: &[Row], now_us: u64) -> Vec<Value> {
             Some(pid) => format!("worker:{pid}"),
             None => format!("worker:{}", field(row, "worker_id")),
         };
+        // The viewer names lanes by events of their own; a map keeps one for each.
         lanes.insert((process.clone(), thread.clone()), ());
         let name = field(row, "name");
         let failed = field(row, "state") == "FAILED";

@@ -34,6 +34,7 @@ impl<T> Agenda<T> {
         let entry = Entry { at: (time, self.n_made), what };
         let fits =
             |lane: &&mut VecDeque<Entry<T>>| lane.back().is_none_or(|last| last.at < entry.at);
+        // The first lane that ends earlier: with few delays there are few lanes, and a look at each is cheap.
         match self.lanes.iter_mut().find(fits) {
             Some(lane) => lane.push_back(entry),
             None => self.lanes.push(VecDeque::from([entry])),

@@ -268,6 +268,7 @@ impl Cluster {
     fn wake(&mut self, time: u64) {
         if !self.is_woken {
             self.is_woken = true;
+            // One thread works: what arrives meanwhile is taken together afterwards.
             self.agenda.add(time.max(self.busy_until), Happening::Control);
         }
     }
@@ -276,6 +277,7 @@ impl Cluster {
     pub fn pass(&mut self, ns: u64) {
         let until = self.now + ns;
         self.run(until, |_| false);
+        // The last event may lie before the end of the span.
         self.now = until;
     }
 
@@ -325,6 +327,7 @@ impl Cluster {
             }
             Happening::ToNode { to, message } => self.on_node(to, *message),
             Happening::Heartbeat { node } => {
+                // A report in between moved the heartbeat; the entry for the old time is still in the agenda.
                 let is_due = self.nodes[node].heartbeat_at <= self.now;
                 if self.nodes[node].alive && is_due {
                     self.send_heartbeat(node);
@@ -332,6 +335,7 @@ impl Cluster {
                 }
             }
             Happening::Started { node, actor_id, incarnation } => {
+                // The actor was on its way up as its node died.
                 if !self.nodes[node].alive {
                     return;
                 }
@@ -594,6 +598,8 @@ impl Cluster {
         for node in which {
             self.nodes[node].alive = false;
             self.n_running -= std::mem::take(&mut self.nodes[node].n_actors);
+            // The kernel of a dead process closes its connections at once; a machine that loses its power is not
+            // simulated here.
             self.agenda.add(self.now, Happening::Lost { node });
         }
     }
@@ -611,6 +617,7 @@ fn length<M: Wire>(message: &M) -> usize {
 fn size(message: &ControlToNode) -> u64 {
     const COUNTED: usize = 32;
     if let ControlToNode::View(view) = message
+        // Nodes are alike in length, and counting ten thousand of them would take longer than all else in a run.
         && view.nodes.len() > COUNTED
     {
         let part: usize = view.nodes[..COUNTED].iter().map(|info| length(info) + 2).sum();

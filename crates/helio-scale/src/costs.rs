@@ -135,6 +135,7 @@ impl Costs {
             lines.filter_map(|line| line.split_once(" = ")).collect();
         let numbers = |name: &str| {
             let words = entries.get(name).into_iter().flat_map(|value| value.split(' '));
+            // `origin` is no number; its list is empty.
             words.map_while(|word| word.parse::<f64>().ok()).collect::<Vec<f64>>()
         };
         let number = |name: &str| {

@@ -159,6 +159,7 @@ impl Daemons {
         shell.now_ms = now_ms;
         let began = if self.measures { cpu_ns() } else { 0 };
         shell.feed(Event::Tick);
+        // Control hears the heartbeats of the simple nodes; this one is made for its cost alone.
         drop(shell.node.heartbeat(now_ms * 1_000));
         self.heard.machine_ns += if self.measures { cpu_ns() - began } else { 0 };
     }
@@ -190,6 +191,7 @@ pub fn run(n_nodes: usize) -> Daemon {
             daemon.list_ns += cpu_ns() - began;
         }
     });
+    // What is still allocated: messages that were dropped on the way are no part of what it keeps.
     daemon.bytes = counted.bytes_current.max(0) as u64;
 
     let driver = Register { worker_id: WorkerId([9; 28]), is_driver: true, ..Register::default() };

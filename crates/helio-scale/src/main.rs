@@ -25,7 +25,7 @@ enum Task {
         /// A Python that has Heliostat.
         #[arg(long)]
         python: PathBuf,
-        /// When and where this is, for the file.
+        /// The time and the machine, for the file.
         #[arg(long)]
         origin: String,
     },
@@ -50,13 +50,13 @@ enum Task {
     /// A control service that is measured.
     #[command(hide = true)]
     Control {
-        /// Where it listens.
+        /// The address at which the head listens.
         socket: PathBuf,
     },
     /// The other process of a measurement.
     #[command(hide = true)]
     Serve {
-        /// Where the first one listens.
+        /// The port of the first node; the others follow.
         port: u16,
     },
 }

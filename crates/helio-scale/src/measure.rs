@@ -103,6 +103,7 @@ fn read(stream: &mut impl Read) -> std::io::Result<Vec<u8>> {
 /// When the connection fails.
 pub fn serve(port: u16) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    // Short messages would wait for one another, and the wait would be taken for the way.
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
     for _ in 0..2 {
@@ -130,6 +131,7 @@ pub fn serve(port: u16) -> std::io::Result<()> {
 /// When a process or the store fails.
 pub fn measure(origin: &str, python: &Path) -> Result<Costs, String> {
     let mut measured: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    // Runs, not repetitions within one: what a run lies near to in memory is a part of the spread.
     for _ in 0..RUNS {
         let bytes = messages().map_err(|error| format!("messages between processes: {error}"))?;
         measured.entry("decode_byte_ns").or_default().push(bytes.decode_byte_ns);
@@ -140,6 +142,7 @@ pub fn measure(origin: &str, python: &Path) -> Result<Costs, String> {
     let (idle, messages) = at_rest()?;
     for message in messages {
         let machine = machine();
+        // The cost model adds the machine's part again, as it is measured in each run.
         let (receive_ns, send_ns) =
             (message.receive_ns - machine.receive_ns, message.answer_ns - machine.answer_ns);
         measured.entry("receive_ns").or_default().push(receive_ns.max(0.0).round());
@@ -149,6 +152,7 @@ pub fn measure(origin: &str, python: &Path) -> Result<Costs, String> {
     let actors = Command::new(python).args(["-c", ACTORS]).output();
     let actors = actors.map_err(|error| format!("{}: {error}", python.display()))?;
     let text = String::from_utf8_lossy(&actors.stdout);
+    // A warning of the library may stand before the line with the times.
     let starts = text.lines().last().unwrap_or_default().split(' ');
     let starts: Result<Vec<f64>, _> = starts.map(str::parse).collect();
     let starts = starts.map_err(|_| {
@@ -257,6 +261,7 @@ fn messages() -> std::io::Result<Costs> {
         for _ in 0..MESSAGES / 10 {
             write_one(stream)?;
         }
+        // A view is a hundred times as long as a status, so a tenth of them will do.
         let each_ns = (cpu_ns() - began) / (MESSAGES / 10);
         std::io::Result::Ok(each_ns.saturating_sub(send_ns) as f64 / encoded.len() as f64)
     };
@@ -275,6 +280,7 @@ fn messages() -> std::io::Result<Costs> {
         decode_byte_ns,
         byte_ns,
         copy_byte_ns,
+        // There and back.
         latency_ns: median(trips) / 2,
         ..Costs::rough()
     })

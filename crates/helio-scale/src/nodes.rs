@@ -38,6 +38,7 @@ pub(crate) fn describe(number: usize) -> NodeInfo {
         address: NodeAddress { node_id: node_id(number), host: host(number), port: 6379 },
         alive: true,
         total: resources(64.0 * gib),
+        // No two nodes are alike, as in life: placement by the free memory has no ties.
         available: resources(64.0 * gib - number as f64),
         name: host(number),
         hostname: host(number),

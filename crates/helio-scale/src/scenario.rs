@@ -16,7 +16,7 @@ use crate::nodes::NODE_CPUS;
 /// A second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
-/// How long no view is on its way once all have been sent: control gathers those of many nodes for seconds, and is late
+/// The time in which no view is on its way once all have been sent: control gathers those of many nodes for seconds, and is late
 /// while it works.
 const VIEWS_COME_WITHIN: u64 = 15 * SECOND;
 

@@ -18,6 +18,7 @@ impl Spread {
         let mut values: Vec<f64> = measurements.into_iter().collect();
         values.sort_unstable_by(f64::total_cmp);
         let at = |part: usize| {
+            // The value itself and no mean of two: each was measured.
             let place = (values.len() * part / 4).min(values.len().saturating_sub(1));
             values.get(place).copied().unwrap_or_default()
         };

@@ -48,6 +48,7 @@ impl Case {
     /// Leaves out of a plan and of programs what this case is without.
     pub(crate) fn reduce(&self, plan: &mut Plan, scripts: &mut [Vec<Op>]) {
         let Without(parts) = &self.without;
+        // Places are those of the whole plan, and stay the same whatever else is left out.
         let mut place = 0..;
         plan.faults.retain(|_| !place.next().is_some_and(|n| parts.contains(&Part::Fault(n))));
         for (driver, script) in scripts.iter_mut().enumerate() {

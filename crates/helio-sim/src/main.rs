@@ -28,7 +28,7 @@ struct Options {
     /// Look for the smallest part of it that fails in the same way.
     #[arg(long)]
     shrink: bool,
-    /// How many runs that may take.
+    /// The most runs that shrinking may take.
     #[arg(long, default_value_t = 5_000)]
     shrink_runs: u64,
     /// Run so many seeds.

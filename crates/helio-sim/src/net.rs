@@ -168,6 +168,7 @@ impl Net {
         let link = self.links.get_mut(&number)?;
         // Most messages are quick; a few take their time, as on a busy machine.
         let delay = if rng.one_in(8) { rng.range(1, max) } else { rng.range(1, 1 + max / 8) };
+        // A stream keeps its order, however long each piece takes.
         let at = (now + delay).max(link.last[side] + 1);
         link.last[side] = at;
         Some(Arrival { at, link: number, side, what })
@@ -202,6 +203,7 @@ impl Net {
     pub fn close(&mut self, number: u64, end: End, now: u64, rng: &mut Rng) -> Option<Arrival> {
         let side = self.side(number, end);
         let link = self.links.get_mut(&number)?;
+        // A side that was told of the end, or whose line is cut, has nobody to tell.
         if std::mem::replace(&mut link.done[side], true)
             || link.done[1 - side]
             || link.cut[0].is_some()
@@ -215,6 +217,7 @@ impl Net {
     pub fn cut(&mut self, number: u64, now: u64, rng: &mut Rng) -> Vec<Arrival> {
         let max = self.delay_us_max;
         let Some(link) = self.links.get_mut(&number) else { return Vec::new() };
+        // What a closed end had sent still arrives: its kernel goes on without it.
         if link.cut[0].is_some() || link.done.contains(&true) {
             return Vec::new();
         }

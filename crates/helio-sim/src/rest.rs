@@ -55,6 +55,7 @@ impl World {
     }
 
     fn draw_ending(&mut self) -> Ending {
+        // An older edition draws nothing here, so that its runs stay as they were.
         if self.core.plan.edition < 8 || !self.core.rng.one_in(4) {
             return Ending::Drivers;
         }
@@ -91,6 +92,7 @@ impl World {
             }
             Ending::Stop | Ending::Drivers => {}
         }
+        // From at once to when everybody has noticed what was done to them.
         let delay = self.core.rng.below(STOP_LATER_US);
         self.run_until(self.core.now + delay, |_| false);
         let head = self.core.daemons[self.core.head].address.node_id;
@@ -133,6 +135,7 @@ impl World {
     }
 
     fn report_hang(&mut self, what: &str) {
+        // A violation explains a hang better than the stacks of those that wait for what it broke.
         if !self.core.facts.violations.is_empty() {
             return;
         }

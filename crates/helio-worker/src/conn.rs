@@ -82,7 +82,7 @@ impl AsFd for Socket {
 pub(crate) enum Greeting {
     /// The other end has connected and has not said who it is.
     Expected,
-    /// This process has greeted and was not answered.
+    /// The greeting was sent and not answered yet.
     Sent,
     /// The two ends know each other.
     Done,

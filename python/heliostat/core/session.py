@@ -151,7 +151,7 @@ def begin(
         own: Daemon | None = None
         if isinstance(node, NodeOptions):
             token = auth.token_of_a_session() if node.head else auth.token(create=False)
-            own = _started(node, token)
+            own = daemon.start(node, token, meanwhile=_load_the_rest)
             address = own.address
         else:
             token = auth.token_of(node.session_dir)
@@ -173,10 +173,6 @@ def begin(
         _sessions[session.epoch] = session
         _end_with_the_process()
         return session
-
-
-def _started(options: NodeOptions, token: str) -> Daemon:
-    return daemon.start(options, token, meanwhile=_load_the_rest)
 
 
 def _load_the_rest() -> None:

@@ -23,12 +23,15 @@ const EMPTY: &str = "a all an and another any anybody anything are as asks both 
     such that the them there these they thing things this those to was were what when where \
     which who whom whose why with";
 
-/// Words with which no doc comment begins: a reader would have to find out from the code what is meant.
-const HEADLESS: [&str; 9] =
-    ["It", "They", "Those", "What", "Whatever", "Which", "Who", "Whoever", "Whose"];
+/// Words with which no doc comment and no docstring begins: a reader would have to find out from the code what is meant.
+/// "The number of rows.", not "How many rows there are."
+const HEADLESS: [&str; 15] = [
+    "How", "It", "Its", "Of", "One", "They", "Those", "What", "Whatever", "When", "Where", "Which",
+    "Who", "Whoever", "Whose",
+];
 
-/// Further words with which no docstring of Python begins: "The number of rows.", not "How many rows there are."
-const HEADLESS_IN_PYTHON: [&str; 6] = ["How", "Its", "Of", "One", "When", "Where"];
+/// Further words with which no doc comment of Rust begins.
+const HEADLESS_IN_RUST: [&str; 5] = ["Such", "That", "Their", "These", "This"];
 
 pub(super) fn check(sources: &[Source]) -> Vec<String> {
     let mut problems = empty_docs(sources);
@@ -92,7 +95,7 @@ fn empty_docs(sources: &[Source]) -> Vec<String> {
     problems
 }
 
-/// Doc comments that begin with a word of [`HEADLESS`] in the place of a noun or a verb.
+/// Doc comments that begin with a word of [`HEADLESS`] or [`HEADLESS_IN_RUST`] in the place of a noun or a verb.
 fn headless_docs(sources: &[Source]) -> Vec<String> {
     let mut problems = Vec::new();
     for source in sources.iter().filter(|source| source.is("rs")) {
@@ -102,7 +105,8 @@ fn headless_docs(sources: &[Source]) -> Vec<String> {
             let mark = ["///", "//!"].into_iter().find(|mark| line.starts_with(mark));
             let text = line.trim_start_matches(['/', '!']).trim_start();
             let first = text.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
-            if mark.is_some() && mark != before && HEADLESS.contains(&first) {
+            let is_banned = HEADLESS.contains(&first) || HEADLESS_IN_RUST.contains(&first);
+            if mark.is_some() && mark != before && is_banned {
                 let at = format!("{}:{number}", source.path);
                 problems.push(format!("{at}: a doc comment begins with `{first}`: name the thing"));
             }
@@ -112,8 +116,7 @@ fn headless_docs(sources: &[Source]) -> Vec<String> {
     problems
 }
 
-/// Docstrings of the package, and of the helpers of tests, that begin with a word of [`HEADLESS`] or
-/// [`HEADLESS_IN_PYTHON`].
+/// Docstrings of the package, and of the helpers of tests, that begin with a word of [`HEADLESS`].
 fn headless_docstrings(sources: &[Source]) -> Vec<String> {
     let mut problems = Vec::new();
     let is_read = |source: &&Source| {
@@ -125,8 +128,7 @@ fn headless_docstrings(sources: &[Source]) -> Vec<String> {
         for (line, number) in source.text.lines().map(str::trim).zip(1..) {
             let text = line.trim_start_matches('r').strip_prefix("\"\"\"").filter(|_| is_head);
             let first = text.and_then(|text| text.split(|c: char| !c.is_ascii_alphabetic()).next());
-            let banned = |word: &&str| HEADLESS.contains(word) || HEADLESS_IN_PYTHON.contains(word);
-            if let Some(first) = first.filter(banned) {
+            if let Some(first) = first.filter(|word| HEADLESS.contains(word)) {
                 let at = format!("{}:{number}", source.path);
                 problems.push(format!("{at}: a docstring begins with `{first}`: name the thing"));
             }
@@ -203,7 +205,7 @@ mod tests {
         assert_eq!(problems("///\nfn f() {}\n"), 1);
         assert_eq!(problems("/// See the module.\nstruct Exits {}\n"), 1);
         assert_eq!(problems("/// Other.\n/// 0: any.\nport: u16,\n/// See [`Node`].\n"), 0);
-        assert_eq!(problems("/// Its\n/// node.\nnode: NodeId,\n"), 0);
+        assert_eq!(problems("/// More\n/// nodes.\nnode: NodeId,\n"), 0);
         assert_eq!(problems("/// The sender.\nfrom: NodeId,\n"), 0);
     }
 
@@ -212,6 +214,9 @@ mod tests {
         assert_eq!(problems("//! What a node runs.\n\nuse std::fs;\n"), 1);
         assert_eq!(problems("    /// Who's next.\n    node: NodeId,\n"), 1);
         assert_eq!(problems("/// It has ended,\n/// long ago.\nEnded,\n"), 1);
+        assert_eq!(problems("/// How many nodes live.\nn: u8,\n"), 1);
+        assert_eq!(problems("/// This node has it.\nLocal,\n"), 1);
+        assert_eq!(problems("/// Thistles.\nn: u8,\n/// Whether it lives.\nlives: bool,\n"), 0);
         assert_eq!(problems("/// The number of nodes:\n/// Those that live.\nn: u8,\n"), 0);
         assert_eq!(problems("/// Items of a stream.\nitems: u8,\n// It is checked.\n"), 0);
     }

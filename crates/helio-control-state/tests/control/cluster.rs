@@ -581,7 +581,7 @@ fn tables_do_not_grow_with_age() {
     assert_eq!(nodes.nodes.len(), helio_config::control::DEAD_NODES_MAX + 1);
 }
 
-/// One step of a history, in small numbers so that steps meet.
+/// A step of a history, in small numbers so that steps meet.
 #[derive(Clone, Debug)]
 enum Step {
     Register(u8, bool),

@@ -12,7 +12,7 @@ export type Activity = {
   is_cut: boolean;
 };
 
-/** How many actors of each class are in which state, by Ray's names. */
+/** The number of actors of each class in each state, by Ray's names. */
 export type ActorSummary = {
   summary: { [key in string]: ClassCounts };
   total_actors: number;
@@ -114,7 +114,7 @@ export type ClusterStatus = {
 export type Curves = {
   /** The length of a span. */
   every_s: number;
-  /** When each span begins, in seconds since 1970. */
+  /** The begin of each span, in seconds since 1970. */
   at: Array<number>;
   /** By column; none: not known of that span. */
   series: { [key in string]: Array<number | null> };
@@ -165,7 +165,7 @@ export type DiedActor = {
 /** The driver of a job. */
 export type DriverInfo = {
   id: string;
-  /** Of a cluster that is gone it is not known. */
+  /** The address of the driver's machine; not known of a cluster that is gone. */
   node_ip_address?: string;
   pid: string;
 };
@@ -195,7 +195,7 @@ export type Failure = {
   error_type: string;
   message: string;
   count: number;
-  /** When the last of them failed, and which it is. */
+  /** The time of the last failure, and the call that failed. */
   last_ms: number;
   task_id: string;
   node_id: string;
@@ -238,7 +238,7 @@ export type GroupBundle = {
   label_selector: { [key in string]: string };
 };
 
-/** How long a placement group took. */
+/** The time that a placement group took. */
 export type GroupStats = {
   scheduling_attempt: number;
   end_to_end_creation_latency_ms: number;
@@ -287,7 +287,7 @@ export type Listing<Row> = {
   result: Array<Row>;
   /** The number of calls, listed or not. */
   total: number;
-  /** How many of them are known. */
+  /** The number of calls that are known. */
   num_after_truncation: number;
   /** For how many all filters hold. */
   num_filtered: number;
@@ -366,7 +366,7 @@ export type ObjectSummary = {
   note?: string;
 };
 
-/** One node. */
+/** A node. */
 export type OneMachine = {
   detail: Machine;
 };
@@ -528,14 +528,14 @@ export type StackAnswer = {
   title: string;
   text?: string;
   looks?: number;
-  /** Of a profile of memory: all that was allocated and is there, the process's size, and whether tracing began with it. */
+  /** For a profile of memory: all that was allocated and is there, the process's size, and whether tracing began with it. */
   bytes?: number;
   resident?: number;
   is_new?: boolean;
   stacks?: Array<SeenStack>;
 };
 
-/** Where the steps of a rank go. */
+/** The parts of a rank's steps. */
 export type StepTimes = {
   rank: number;
   steps: number;
@@ -576,7 +576,7 @@ export type Summarized<Of> = {
   warnings: Array<string> | null;
 };
 
-/** How many calls of each function are in which state, by Ray's names. */
+/** The number of calls of each function in each state, by Ray's names. */
 export type TaskSummary = {
   summary: { [key in string]: FunctionCounts };
   total_tasks: number;
@@ -607,7 +607,7 @@ export type Training = {
   replacements: Array<Replacement>;
 };
 
-/** Of training. */
+/** A run of training. */
 export type TrainingRun = {
   name: string;
   run_id: string;

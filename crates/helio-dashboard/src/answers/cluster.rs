@@ -110,7 +110,7 @@ pub(crate) struct HostNames {
     pub(crate) host_name_list: Vec<String>,
 }
 
-/// One node.
+/// A node.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct OneMachine {

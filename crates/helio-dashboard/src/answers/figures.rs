@@ -10,7 +10,7 @@ use serde::Serialize;
 pub(crate) struct Curves {
     /// The length of a span.
     pub(crate) every_s: u64,
-    /// When each span begins, in seconds since 1970.
+    /// The begin of each span, in seconds since 1970.
     pub(crate) at: Vec<u64>,
     /// By column; none: not known of that span.
     pub(crate) series: BTreeMap<&'static str, Vec<Option<f64>>>,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct DriverInfo {
     pub(crate) id: String,
-    /// Of a cluster that is gone it is not known.
+    /// The address of the driver's machine; not known of a cluster that is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
     pub(crate) node_ip_address: Option<String>,

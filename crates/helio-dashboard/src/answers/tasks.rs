@@ -9,7 +9,7 @@ use serde::Serialize;
 pub(crate) struct ListingAbout {
     /// The number of calls, listed or not.
     pub(crate) total: u64,
-    /// How many of them are known.
+    /// The number of calls that are known.
     pub(crate) num_after_truncation: u64,
     /// For how many all filters hold.
     pub(crate) num_filtered: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Failure {
     pub(crate) error_type: String,
     pub(crate) message: String,
     pub(crate) count: u64,
-    /// When the last of them failed, and which it is.
+    /// The time of the last failure, and the call that failed.
     pub(crate) last_ms: u64,
     pub(crate) task_id: String,
     pub(crate) node_id: String,

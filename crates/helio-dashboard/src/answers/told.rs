@@ -36,7 +36,7 @@ pub(crate) mod seen {
 
     use ts_rs::TS;
 
-    /// Of training.
+    /// A run of training.
     #[derive(TS)]
     pub(crate) struct TrainingRun {
         name: String,
@@ -72,7 +72,7 @@ pub(crate) mod seen {
         replacements: Vec<Replacement>,
     }
 
-    /// Where the steps of a rank go.
+    /// The parts of a rank's steps.
     #[derive(TS)]
     pub(crate) struct StepTimes {
         rank: u32,
@@ -346,7 +346,7 @@ pub(crate) mod seen {
         text: Option<String>,
         #[ts(optional)]
         looks: Option<u64>,
-        /// Of a profile of memory: all that was allocated and is there, the process's size, and whether tracing began with
+        /// For a profile of memory: all that was allocated and is there, the process's size, and whether tracing began with
         /// it.
         #[ts(optional)]
         bytes: Option<u64>,

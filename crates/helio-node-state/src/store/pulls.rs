@@ -44,7 +44,7 @@ enum State {
     /// The pull waits for its turn.
     #[default]
     Queued,
-    /// This node has the object; there is no room for it here yet.
+    /// The node named here has the object, and there is no room for it here yet.
     WaitsForRoom(NodeAddress),
     /// A node was asked for it.
     Pulling(Pull),

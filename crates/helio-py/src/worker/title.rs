@@ -47,7 +47,7 @@ fn printable(letter: char) -> char {
     if letter.is_control() { ' ' } else { letter }
 }
 
-/// Where the process's command line lies in its memory, which is the same place in the zygote and in its copies.
+/// The place of the process's command line in its memory, which is the same place in the zygote and in its copies.
 #[derive(Clone, Copy)]
 struct Place {
     start: usize,

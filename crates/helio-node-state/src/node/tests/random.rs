@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::{World, address, node_id, object};
 use crate::{Conn, DiskError, Event, Exit};
 
-/// One step of a history; the numbers choose among what is possible.
+/// A step of a history; the numbers choose among what is possible.
 #[derive(Clone, Debug)]
 struct Step {
     kind: u8,

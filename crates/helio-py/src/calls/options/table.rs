@@ -86,7 +86,7 @@ options! {
 
     /// Options of tasks only.
     Task {
-        /// How many calls a worker runs before it ends, 0 for no end; see [`Task::max_calls`].
+        /// The number of calls that a worker runs before it ends, 0 for no end; see [`Task::max_calls`].
         "max_calls" => max_calls: Option<u32> = None,
         /// -1 for no end; see [`Task::max_retries`].
         "max_retries" => max_retries: Option<i32> = None,
@@ -95,7 +95,7 @@ options! {
         "num_returns" => num_returns: Option<Returns> = None,
         "retry_exceptions" => retry_exceptions: Retried = Retried::All(false),
         "_generator_backpressure_num_objects" => backpressure: i64 = UNBOUNDED,
-        /// How many items a value has that the generator yields.
+        /// The number of items in a value that the generator yields.
         "_num_objects_per_yield" => per_yield: u32 = 1,
     }
 
