@@ -45,7 +45,7 @@ pub(crate) struct Inquiry<'a> {
 #[derive(Debug)]
 struct Inspection {
     requester: Requester,
-    /// Whoever has asked reads them: a process that runs many calls has many rows.
+    /// The asker reads them: a process that runs many calls has many rows.
     answers: Vec<Raw<Answer>>,
     /// Processes that have not answered.
     clients: BTreeSet<Conn>,
