@@ -163,6 +163,7 @@ export function ActorList({ fixed, limit }: { fixed?: Filter[]; limit?: number }
       states={ACTOR_STATES}
       fixed={fixed}
       limit={limit}
+      orders={[["creation_time_ms", "newest"]]}
       hidden={{ filters: OWN_ACTORS.map((value) => ({ column: "class_name", predicate: "!=", value })), called: "include actors of libraries" }}
       columns={[
         { title: "Class", of: (row) => <Name of={row.class_name} href={`#/actors/${row.actor_id}`} /> },
@@ -171,6 +172,7 @@ export function ActorList({ fixed, limit }: { fixed?: Filter[]; limit?: number }
         { title: "Reason", of: (row) => <Why row={row} /> },
         { title: "Node", key: "node_id", of: (row) => <Host of={row.node_id} /> },
         { title: "Process", of: (row) => row.pid || "", number: true },
+        { title: "Created", of: (row) => <span class="moment">{moment(row.creation_time_ms)}</span> },
         { title: "Job", key: "job_id", of: (row) => <Id of={row.job_id} to="jobs" /> },
         { title: "Id", of: (row) => <Id of={row.actor_id} to="actors" /> },
       ]}
@@ -344,6 +346,7 @@ export function Groups(): JSX.Element {
       <h1>Placement groups</h1>
       <List
         resource="placement_groups"
+        orders={[["creation_time_ms", "newest"]]}
         called="placement groups"
         named="name"
         states={["PENDING", "CREATED", "REMOVED", "RESCHEDULING"]}
@@ -353,6 +356,7 @@ export function Groups(): JSX.Element {
           { title: "Bundles", of: (row) => <Name of={bundlesOf(row)} /> },
           { title: "Reason", of: (row) => <Why row={row} /> },
           { title: "Job", of: (row) => <Id of={row.creator_job_id} to="jobs" /> },
+          { title: "Created", of: (row) => <span class="moment">{moment(row.creation_time_ms)}</span> },
           { title: "Id", of: (row) => <Id of={row.placement_group_id} to="placement_groups" /> },
         ]}
       />
