@@ -132,6 +132,7 @@ fn spec(plan: &Bound<'_, PyDict>, namespace: &str) -> PyResult<GroupSpec> {
         creator: current::actor().map(|actor| actor.spec.actor_id).unwrap_or_default(),
         target,
         topology: labels(need("topology")?.cast()?)?,
+        made_ms: 0,
     })
 }
 
