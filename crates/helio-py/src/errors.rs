@@ -2,16 +2,15 @@
 
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::error::{SystemError, came_through, was_told};
-use helio_proto::hello::Refusal;
 use helio_types::DeathCause;
 use helio_worker::{Error, Payload, sites};
-use pyo3::exceptions::{PyConnectionError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::codec::read::decode;
 use crate::codec::source::Source;
-use crate::exceptions::{module, named};
+use crate::exceptions::{module, named, unwelcome};
 use crate::worker::leftovers;
 
 /// Returns the exception for a failed call of the runtime.
@@ -26,24 +25,6 @@ pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
         Error::Refused(failure) => refused(py, &failure),
         Error::Invalid(message) => PyValueError::new_err(message),
         Error::Io(message) => PyOSError::new_err(message),
-    }
-}
-
-/// Returns the exception for a process that is not let in; Python chooses the class by the kind.
-fn unwelcome(py: Python<'_>, refusal: &Refusal) -> PyErr {
-    let made = (|| {
-        py.import("heliostat.core.errors")?
-            .getattr("unwelcome")?
-            .call1((refusal.kind.name(), &refusal.text))
-    })();
-    made.map_or_else(|error| error, PyErr::from_value)
-}
-
-/// Returns the exception for a runtime that did not begin, or a head that was not reached.
-pub(crate) fn connecting(py: Python<'_>, error: &Error) -> PyErr {
-    match error {
-        Error::Unwelcome(refusal) => unwelcome(py, refusal),
-        other => PyConnectionError::new_err(other.to_string()),
     }
 }
 

@@ -22,7 +22,6 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
-use crate::errors;
 use crate::gil::{GilSite, detached};
 use crate::ids;
 use crate::rows;
@@ -159,7 +158,7 @@ fn join(py: Python<'_>, options: Options) -> PyResult<Arc<Session>> {
     watch_forks(py)?;
     let is_driver = options.is_driver;
     let runtime = detached(py, GilSite::Connect, |_| Runtime::connect(options))?
-        .map_err(|error| errors::connecting(py, &error))?;
+        .map_err(|error| exceptions::connecting(py, &error))?;
     start_log(&runtime, is_driver);
     let epoch = next_epoch();
     forget_plans();

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::ALIGNMENT;
+use super::layout::ALIGNMENT;
 
 /// A copy that begins at an address that is a multiple of [`ALIGNMENT`].
 #[derive(Debug)]

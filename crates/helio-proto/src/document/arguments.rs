@@ -2,7 +2,7 @@
 //! `u32` length and text. A value for each argument follows, positional ones first; [`tag::DEPENDENCY`](super::tag) stands
 //! for one that is itself a reference. The table of references inside others comes last, as in documents.
 
-use super::Cursor;
+use super::layout::Cursor;
 use crate::reader::{Malformed, put_bytes, put_count};
 
 /// The flag of a call with arguments by keyword.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{ArrayHead, Cursor, tag};
+use super::layout::{ArrayHead, Cursor, tag};
 use crate::reader::Malformed;
 
 /// A value of a document. Ranges are places in the document; each lies within it.

@@ -1,7 +1,7 @@
 //! A document being written: small parts are copied as they come, large ones are only remembered, so that they are
 //! copied once, straight to where they end up.
 
-use super::ALIGNMENT;
+use super::layout::ALIGNMENT;
 
 /// The length of the longest part that is copied instead of remembered.
 pub const COPY_MAX: usize = 4 << 10;
