@@ -69,7 +69,11 @@ pub(super) fn plain(value: &Bound<'_, PyAny>, sink: &mut Sink) -> bool {
         native.write(sink);
         return true;
     }
-    tree::is_container(value) && sink.try_append(|out| tree::write(value, out)).is_some()
+    let tree = |out: &mut Vec<u8>| {
+        out.push(tag::TREE);
+        tree::write(value, out)
+    };
+    tree::is_container(value) && sink.try_append(tree).is_some()
 }
 
 /// Turns a value that has no short form into what can be written.
