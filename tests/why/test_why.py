@@ -156,7 +156,8 @@ def test_a_resource_that_is_spelt_otherwise_is_named_in_why_and_in_the_warning(
     group = ray.util.placement_group([{"cpu": 1}])
     says(group, "placement group is PENDING", re.escape(bundle))
     row = state.get_placement_group(group.id.hex())
-    assert row is not None and row.state == "PENDING"
+    assert row is not None
+    assert row.state == "PENDING"
     assert row.why is not None
     assert bundle in row.why
     shown = ""
@@ -325,7 +326,8 @@ def test_a_placement_group_and_what_waits_for_it_name_the_resource() -> None:
     ref = echo.options(num_cpus=0, scheduling_strategy=strategy).remote(1)
     says(ref, "waits for a worker", "(?i)placement group|unobtainium")
     row = state.get_placement_group(group.id.hex())
-    assert row is not None and row.state == "PENDING"
+    assert row is not None
+    assert row.state == "PENDING"
     assert row.why is not None
     assert row.why in text
     ray.util.remove_placement_group(group)
