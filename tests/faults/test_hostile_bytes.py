@@ -301,6 +301,7 @@ def test_a_node_or_driver_with_a_wrong_token_is_told_so(
             import sys
             from heliostat.core.platform import auth
             from heliostat.core.driver import daemon
+            from heliostat.exceptions import AuthenticationError
             from pathlib import Path
 
             options = daemon.NodeOptions(
@@ -308,7 +309,7 @@ def test_a_node_or_driver_with_a_wrong_token_is_told_so(
             )
             try:
                 daemon.start(options, auth.token(create=False))
-            except ConnectionError as error:
+            except AuthenticationError as error:
                 print(f"refused={error}".replace("\\n", " "))
             """,
             args=[head.address, "/tmp/hs-other"],
