@@ -6,7 +6,7 @@ use bytes::{Buf, BufMut, Bytes};
 use prost::DecodeError;
 use prost::encoding::{self, DecodeContext, WireType};
 
-use crate::wire::{Field, Wire, decode, encode};
+use crate::wire::{Field, Wire, decode, encode, repeated};
 
 /// The bytes of a message of the type `M`, which nobody has checked yet: [`Raw::read`] does.
 ///
@@ -75,25 +75,7 @@ impl<M> Field for Raw<M> {
     }
 }
 
-impl<M> Field for Vec<Raw<M>> {
-    fn write(&self, tag: u32, buf: &mut impl BufMut) {
-        self.iter().for_each(|one| one.write(tag, buf));
-    }
-    fn merge(
-        &mut self,
-        wire: WireType,
-        buf: &mut impl Buf,
-        ctx: DecodeContext,
-    ) -> Result<(), DecodeError> {
-        let mut one = Raw::default();
-        one.merge(wire, buf, ctx)?;
-        self.push(one);
-        Ok(())
-    }
-    fn len(&self, tag: u32) -> usize {
-        self.iter().map(|one| one.len(tag)).sum()
-    }
-}
+repeated!(Raw<M>, M);
 
 #[cfg(test)]
 mod tests {

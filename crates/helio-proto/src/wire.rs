@@ -147,8 +147,8 @@ macro_rules! id_field {
 
 /// Lists and options: one occurrence an element, a missing field is the empty list.
 macro_rules! repeated {
-    ($type:ty) => {
-        impl Field for Vec<$type> {
+    ($type:ty $(, $of:ident)?) => {
+        impl$(<$of>)? Field for Vec<$type> {
             fn write(&self, tag: u32, buf: &mut impl BufMut) {
                 for item in self {
                     item.write(tag, buf);
@@ -172,6 +172,7 @@ macro_rules! repeated {
         }
     };
 }
+pub(crate) use repeated;
 
 id_field!(JobId ActorId TaskId ObjectId NodeId WorkerId PlacementGroupId);
 

@@ -96,7 +96,6 @@ impl<'a> Cursor<'a> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use helio_types::{ObjectId, WorkerAddress};
     use proptest::collection::vec;
@@ -215,8 +214,8 @@ mod tests {
         }
     }
 
-    /// The sizes at which a value's way changes: small parts are copied, small documents travel in frames, buffers are
-    /// padded.
+    /// Sizes in bytes around each limit of the layout: the padding of buffers, the longest part that is copied, and
+    /// the longest document that travels in a frame.
     fn sizes() -> Vec<usize> {
         let bounds = [ALIGNMENT, COPY_MAX, INLINE_MAX];
         let around = bounds.into_iter().flat_map(|bound| [bound - 1, bound, bound + 1]);
